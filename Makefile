@@ -3,10 +3,12 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+VERSION = $(shell sed -n '/^\[workspace.package\]$$/,/^$$/s/^version = "\(.*\)"$$/\1/p' Cargo.toml)
+
 # Warnings are errors here, not in the source.
 STRICT := -D warnings
 
-.PHONY: help demo demo-assets demo-binaries test thorough bench fmt lint docs compile unit nodes assets node-assets deny image release
+.PHONY: help demo demo-assets demo-binaries test thorough bench fmt lint docs rustdoc compile unit nodes assets node-assets deny image release
 
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -34,7 +36,7 @@ test: ## Everything that CI runs
 	$(MAKE) --no-print-directory unit
 
 thorough: export TIDEWAITER_THOROUGH := 1
-thorough: docs unit ## The links of the documentation comments, and the tests, with every death and every wrong list of which `make test` tries some
+thorough: rustdoc unit ## The links of the documentation comments, and the tests, with every death and every wrong list of which `make test` tries some
 
 bench: assets ## Speed and size, as ratios in one run
 	cargo bench --package tidewaiter --bench performance
@@ -45,8 +47,14 @@ fmt:
 lint:
 	cargo clippy --workspace --all-targets -- $(STRICT)
 
+# mdbook only warns of what it cannot render, and checks no links: a test does.
+docs: ## The pages of docs/ as a site with search, in target/book (installs mdbook)
+	command -v mdbook >/dev/null || cargo install --locked mdbook --version 0.5.2
+	cargo test --workspace --test links
+	MDBOOK_BOOK__TITLE="Tidewaiter $(VERSION)" mdbook build 2>&1 | { ! grep -E 'WARN|ERROR'; }
+
 # With the example, cargo resolves the same features as clippy does, and builds no dependency again.
-docs:
+rustdoc:
 	RUSTDOCFLAGS="$(STRICT)" cargo doc --workspace --no-deps --document-private-items --lib --bins --examples
 
 # A test of xtask itself has cargo build xtask with the features of the whole workspace: `cargo xtask` would build its dependencies again.

@@ -2,16 +2,21 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use tidewaiter_api::Role;
 use tidewaiter_cloud::server::openapi::{document, markdown};
 use tidewaiter_cloud::server::routes::ENDPOINTS;
 
-use crate::manifests;
+use crate::{manifests, reference};
 
 /// Writes the generated files that differ, or fails when there are any and `check` is set.
 pub fn run(check: bool) -> Result<()> {
+    // The test that checks runs after the build of all tests.
+    if !check {
+        build()?;
+    }
     let stale: Vec<PathBuf> = generated()?
         .into_iter()
         .filter(|(path, content)| fs::read_to_string(path).ok().as_deref() != Some(content))
@@ -29,13 +34,25 @@ pub fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
+/// Builds `tidewaiter`, which prints a part of the reference. With these arguments, as for `make demo`, cargo builds no
+/// dependency again.
+fn build() -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--workspace", "--bins", "--example", "demo"]);
+    let status = cargo.status().context("cargo cannot be run")?;
+    ensure!(status.success(), "{cargo:?} failed: {status}");
+    Ok(())
+}
+
 /// Every generated file with its content.
 fn generated() -> Result<Vec<(PathBuf, String)>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .context("xtask lies in the repository")?;
+    let manifests = manifests::generated(root)?;
     let mut files = crds(root)?;
-    files.extend(manifests::generated(root)?);
+    files.extend(reference::generated(root, &manifests)?);
+    files.extend(manifests);
     let mut document = serde_json::to_string_pretty(&document(&ENDPOINTS)).context("the API's description as JSON")?;
     document.push('\n');
     files.push((root.join("docs/openapi.json"), document));

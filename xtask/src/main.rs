@@ -2,6 +2,7 @@
 
 mod generate;
 mod manifests;
+mod reference;
 mod test;
 
 use anyhow::Result;

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tidewaiter_api::values::SshKeyLine;
+use jiff::Timestamp;
+use tidewaiter_api::values::{EndTime, SshKeyLine};
 use uuid::Uuid;
 
 pub use foreign::{ForeignKey, Kept, added_keys, line_digest, named};
@@ -48,6 +49,16 @@ pub struct LoginKey {
     pub data: String,
     /// The SHA-256 fingerprint.
     pub fingerprint: String,
+    /// The end of the key or of its user, whichever is first. The file does not have it.
+    pub end: Option<EndTime>,
+}
+
+impl LoginKey {
+    /// Returns true if the key does not count any more at `now`.
+    #[must_use]
+    pub fn has_ended(&self, now: Timestamp) -> bool {
+        self.end.is_some_and(|end| end.has_passed(now))
+    }
 }
 
 impl From<&SshKeyLine> for LoginKey {
@@ -55,6 +66,7 @@ impl From<&SshKeyLine> for LoginKey {
         Self {
             data: key.without_comment().to_owned(),
             fingerprint: key.fingerprint().to_owned(),
+            end: None,
         }
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tidewaiter_api::NodeReport;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_kit::cache::list_all;
-use tidewaiter_kit::{Cacheable, Guarded};
+use tidewaiter_kit::{Cacheable, Clock as _, Guarded, SystemClock};
 
 use crate::user_controller::User;
 pub use describe::describe;
@@ -60,6 +60,9 @@ pub struct LoginExplained {
     pub name: String,
     /// The fingerprint of the key.
     pub fingerprint: String,
+    /// The end of the key or of the user, whichever is first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
     /// The time since which the user has exactly these keys there.
     pub since: String,
 }
@@ -205,7 +208,8 @@ pub async fn explain(client: &Client, question: &LoginQuestion) -> Result<Logins
         }
     }
     let agents = agents(client).await?;
-    Ok(describe(&users, &reports, &nodes, agents.as_ref(), question))
+    let now = SystemClock.now();
+    Ok(describe(&users, &reports, &nodes, agents.as_ref(), question, now))
 }
 
 /// The nodes with an agent that is ready; None if the caller may not see the pods.

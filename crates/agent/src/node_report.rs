@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tidewaiter_api::{HostFacts, NodeReport, NodeReportStatus};
 use tidewaiter_kit::client::{Clients, DEFAULT_IN_FLIGHT};
 use tidewaiter_kit::{
-    Controller, ControllerContext, Guarded, Key, Next, Pass, Queue, ReconcileError, Reconciler, Retry, SharedClock,
-    Tasks, WriteError, Writer,
+    Category, Controller, ControllerContext, Guarded, Key, Next, Pass, Queue, ReconcileError, Reconciler, Retry,
+    SharedClock, Tasks, WriteError, Writer,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -78,19 +78,14 @@ enum ReportError {
 }
 
 impl ReconcileError for ReportError {
-    fn retry(&self) -> Retry {
+    fn category(&self) -> Category {
         match self {
-            Self::Identity(IdentityError::Review(error)) | Self::Read(error) => Retry::of(error),
-            Self::Identity(IdentityError::NoNode | IdentityError::OtherNode { .. }) => Retry::Slow,
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Identity(_) => "identity",
-            Self::Read(_) => "read",
-            Self::Write(error) => error.class(),
+            Self::Identity(IdentityError::Review(error)) => Category::new("identity", Retry::of(error)),
+            Self::Identity(IdentityError::NoNode | IdentityError::OtherNode { .. }) => {
+                Category::new("identity", Retry::Slow)
+            }
+            Self::Read(error) => Category::new("read", Retry::of(error)),
+            Self::Write(error) => Category::new(error.class(), error.retry()),
         }
     }
 }

@@ -57,7 +57,7 @@ pub enum Upgrades {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct AgentSettings {
-    /// The name of the node. The chart sets it.
+    /// The name of the node; else the variable `NODE_NAME`, which the chart sets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     /// The agent's folder on the host. It has the same path in the agent's container.
@@ -73,7 +73,7 @@ pub struct AgentSettings {
     pub on_stop: OnStop,
     /// The treatment of lines that are not the agent's.
     pub foreign_lines: ForeignLines,
-    /// For how long the foreign lines stay that the first agent on a host finds.
+    /// The time for which the foreign lines stay that the first agent on a host finds, from `0s` to `365d`.
     #[serde(deserialize_with = "grace", serialize_with = "seconds")]
     pub foreign_lines_grace: Duration,
     /// The folder with what the agent remembers. Only root of the host can write it. It has the same path in the
@@ -83,14 +83,15 @@ pub struct AgentSettings {
     /// The folder with what root has pinned on the host. The agent's container can only read it, under the same path.
     #[serde(deserialize_with = "folder")]
     pub pinned_folder: String,
-    /// For how long keys stay that the mirror of the cloud does not confirm. Without it, they stay.
+    /// The time for which keys stay that the mirror of the cloud does not confirm, from `12h` to `365d`, except
+    /// break-glass keys. A start of the agent confirms. Without it, they stay.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "expiry",
         serialize_with = "duration_text"
     )]
     pub keys_expire_after: Option<Duration>,
-    /// The setting for offering the scripts of upgrades to the host.
+    /// The setting for offering the scripts of upgrades to the host. `enabled` needs `ownerUid: 0`.
     pub upgrades: Upgrades,
     /// The coordinator that sends the scripts of upgrades.
     pub coordinator: CoordinatorSettings,

@@ -32,7 +32,8 @@ use tidewaiter_api::CloudSync;
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_kit::cache::Gone;
 use tidewaiter_kit::{
-    Backoff, Cache, Chain, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry, SharedClock, random,
+    Backoff, Cache, Category, Chain, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry, SharedClock,
+    random,
 };
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -70,20 +71,13 @@ pub(crate) enum UserError {
 }
 
 impl ReconcileError for UserError {
-    fn retry(&self) -> Retry {
-        Retry::Backoff
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
+    fn category(&self) -> Category {
+        let class = match self {
             Self::Host(error) => error.class(),
             Self::Thread(_) => "thread",
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
+        };
         let note = format!("The keys of users cannot be written: {}.", Chain(self));
-        Some(Notice::warning("AuthorizedKeysNotWritten", "Write", note))
+        Category::new(class, Retry::Backoff).notify(Notice::warning("AuthorizedKeysNotWritten", "Write", note))
     }
 }
 
@@ -113,9 +107,9 @@ impl Observed {
         users.derive(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
         });
-        users.notify(queue.always(key()));
-        sync.notify(queue.always(key()));
-        markers.notify(queue.always(key()));
+        users.notify(queue.always(key()).unawaited());
+        sync.notify(queue.always(key()).unawaited());
+        markers.notify(queue.always(key()).unawaited());
         Self {
             users,
             sync,
@@ -236,7 +230,8 @@ fn next(outcome: &Outcome, has_users: bool, now: Timestamp) -> Next {
     Next::After(due.min(look))
 }
 
-/// Starts a pass when a file was written through a mapping, which is no event.
+/// Starts a pass when a file was written through a mapping, which is no event, and when a key has ended. The clock may
+/// be set meanwhile, so it is read each time: no key ends before its second, and none more than a second later.
 pub(crate) async fn compare(
     files: Arc<AuthorizedKeysFiles>,
     queue: Queue,
@@ -247,8 +242,9 @@ pub(crate) async fn compare(
         loop {
             let pause = MAX_COMPARE_INTERVAL / 2 + Duration::from_millis(random::u64() % 500);
             clock.sleep(pause).await;
-            let files = Arc::clone(&files);
-            if spawn_blocking(move || files.is_changed()).await.unwrap_or(true) {
+            let (files, time) = (Arc::clone(&files), clock.now());
+            let is_due = move || files.is_changed() || files.is_end_due(time);
+            if spawn_blocking(is_due).await.unwrap_or(true) {
                 queue.push(key());
             }
         }

@@ -111,6 +111,12 @@ pub const SIGNATURE_ANNOTATION: &str = "tidewaiter.dev/signature";
 /// changed.
 pub const ON_IMMUTABLE_ANNOTATION: &str = "tidewaiter.dev/on-immutable";
 
+/// Label of a namespace that wants neither pull secrets nor the service account of the coordinator.
+pub const PULL_SECRETS_LABEL: &str = "tidewaiter.dev/pull-secrets";
+
+/// Value of [`PULL_SECRETS_LABEL`].
+pub const PULL_SECRETS_DISABLED: &str = "disabled";
+
 /// Annotation of a service account: the pull secrets that the coordinator attached, separated by commas.
 pub const ATTACHED_ANNOTATION: &str = "tidewaiter.dev/pull-secrets";
 

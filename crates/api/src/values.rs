@@ -5,6 +5,7 @@
 //! that is part of a `CustomResourceDefinition` carries the same rule as a JSON schema, so that the API server refuses
 //! what the type refuses.
 
+mod end_time;
 mod label;
 mod name;
 mod provider_id;
@@ -12,6 +13,7 @@ mod role;
 mod secret;
 mod ssh_key_line;
 
+pub use end_time::EndTime;
 pub use label::{LabelKey, LabelSource, LabelValue};
 pub use name::{ClusterName, InstanceGroupName, NodeName, NodeUid, ServiceAccountName};
 pub use provider_id::ProviderId;

@@ -6,6 +6,9 @@
 //! this caller. The token is sent only to the three base URLs: redirects are not followed. It appears in no error and
 //! no `Debug` output.
 
+#![expect(missing_docs, reason = "a field or an error that its name explains has no comment")]
+#![expect(clippy::missing_errors_doc, reason = "a request fails as ClientError says")]
+
 mod budget;
 mod caller;
 mod error;
@@ -50,11 +53,8 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 pub enum Fetched<T> {
     /// Unchanged since the entity tag in the request.
     Unchanged,
-    /// The complete response.
     Complete {
-        /// The object or the list.
         value: T,
-        /// The entity tag for the next request.
         etag: Option<ETag>,
     },
 }
@@ -74,7 +74,6 @@ pub struct SentManifests {
 pub struct Deletion {
     /// Its kind, as the change stream names it.
     pub kind: Kind,
-    /// Its id.
     pub id: Uuid,
 }
 
@@ -147,17 +146,11 @@ impl Client {
     }
 
     /// A list, unless it is unchanged since `known`.
-    ///
-    /// # Errors
-    /// If there is no complete response; see [`ClientError`].
     pub async fn list<T: Model>(&self, path: Path, known: Option<&ETag>) -> Result<Listing<T>, ClientError> {
         self.fetch(path, known, parse_list).await
     }
 
     /// A list as by [`Client::list`], in which an invalid object does not hide the others.
-    ///
-    /// # Errors
-    /// If there is no complete response; see [`ClientError`].
     pub async fn list_each<T: Model>(
         &self,
         path: Path,
@@ -167,9 +160,6 @@ impl Client {
     }
 
     /// Reads one object, unless it is unchanged since `known`.
-    ///
-    /// # Errors
-    /// If there is no complete response; see [`ClientError`].
     pub async fn get<T: Model>(&self, path: Path, known: Option<&ETag>) -> Result<Fetched<T>, ClientError> {
         self.fetch(path, known, parse).await
     }
@@ -221,9 +211,6 @@ impl Client {
 
     /// The manifests of a plugin, and the jobs for the upgrade from the version `previous`, unless they are unchanged
     /// since `known`. The response is read when `budget` has room for it.
-    ///
-    /// # Errors
-    /// If there is no complete response; see [`ClientError`].
     pub async fn manifests(
         &self,
         cluster: Cluster,
@@ -248,9 +235,6 @@ impl Client {
     }
 
     /// The script that upgrades a node to a version.
-    ///
-    /// # Errors
-    /// If there is no complete response; see [`ClientError`].
     pub async fn script(
         &self,
         cluster: Cluster,

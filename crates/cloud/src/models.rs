@@ -7,6 +7,9 @@
 //!
 //! The reasons for the design of each kind: `docs/design/cloud.md`.
 
+#![expect(missing_docs, reason = "a field or a function that its name explains has no comment")]
+#![expect(clippy::missing_errors_doc, reason = "an InvalidField names the field and the rule")]
+
 mod account;
 mod autoscaling;
 mod catalogue;
@@ -51,14 +54,14 @@ pub use fields::{Fields, Model};
 pub use label::{
     CLUSTER_LABEL_PREFIX, ClusterLabel, ClusterLabelSpec, NODE_POOL_LABEL_PREFIX, NodePoolLabel, NodePoolLabelSpec,
 };
-pub use login::{Accepted, Login, Token};
+pub use login::Login;
 pub use manifests::{Job, Jobs, Manifest, PluginManifests};
 pub use node::{Node, NodeSpec, NodeStatusReport};
-pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolChange, NodePoolSpec, ScalingStrategy};
+pub use node_pool::{Autoscaling, KubernetesMode, NodePool, NodePoolSpec, ScalingStrategy};
 pub use open_object::OpenObject;
 pub use org_role::OrgRole;
 pub use organization::{Organization, OrganizationSpec};
-pub use plugin::{Plugin, PluginChange, PluginSpec};
+pub use plugin::{Plugin, PluginSpec};
 pub use provider::{Provider, ProviderSpec};
 pub use registry::{Registry, RegistryProvider, RegistrySpec};
 pub use resource::{
@@ -81,37 +84,21 @@ use uuid::Uuid;
 
 kind::kinds! {
     resources {
-        /// The owner of all other objects.
         Organization: OrganizationSpec,
-        /// Owned by the user's home organization.
         User: UserSpec,
-        /// Of an organization.
         Team: TeamSpec,
-        /// Of an organization.
         Registry: RegistrySpec,
-        /// Of an organization.
         Provider: ProviderSpec,
-        /// Of an organization.
         Cluster: ClusterSpec,
-        /// Of an organization.
         Role: RoleSpec,
-        /// Of an organization.
         RoleBinding: RoleBindingSpec,
-        /// Of a user.
         SshKey: SshKeySpec,
-        /// Of a cluster.
         Plugin: PluginSpec,
-        /// Of a cluster.
         ClusterLabel: ClusterLabelSpec,
-        /// Of a cluster.
         NodePool: NodePoolSpec,
-        /// Of a cluster.
         AutoscalingPolicy: AutoscalingPolicySpec,
-        /// Of a cluster.
         Upgrade: UpgradeSpec,
-        /// Of a node pool.
         NodePoolLabel: NodePoolLabelSpec,
-        /// Of a node pool.
         Node: NodeSpec,
     }
     others {

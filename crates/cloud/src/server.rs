@@ -6,6 +6,8 @@
 //! `openapi`, `state`, `routes`; then `router`, `serve` and `init`, which make a server of them. Only `error` names one
 //! that is behind it, the error of the store.
 
+#![expect(missing_docs, reason = "a field or an error that its name explains has no comment")]
+
 mod access;
 mod auth;
 mod digest;

@@ -12,6 +12,8 @@
 //! A list that is missing or `null` is empty there. The keys of objects are sorted by their bytes, numbers are written
 //! as in the shortest form that is read as the same number.
 
+#![expect(missing_docs, reason = "a field that its name explains has no comment")]
+
 use serde_json::Value;
 pub use tidewaiter_signature::{SignatureError, SigningKey, TrustedKey};
 use tidewaiter_signature::{sha256, statement};
@@ -22,15 +24,10 @@ const PURPOSE: &str = "tidewaiter plugin manifests 1";
 /// The data that is signed.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement<'a> {
-    /// The id of the cluster.
     pub cluster: &'a str,
-    /// The id of the plugin.
     pub plugin: &'a str,
-    /// The type of the plugin.
     pub plugin_type: &'a str,
-    /// The implementation of the plugin.
     pub implementation: &'a str,
-    /// The version of the plugin.
     pub version: &'a str,
     /// The digest of the manifests ([`manifests_digest`]).
     pub digest: &'a str,
@@ -57,13 +54,9 @@ impl Statement<'_> {
 /// The lists of manifests, each in the canonical form.
 #[derive(Debug)]
 pub struct SignedLists {
-    /// `depends_on`.
     pub depends_on: String,
-    /// `manifests`.
     pub manifests: String,
-    /// `jobs.post_apply`.
     pub post_apply: String,
-    /// `jobs.pre_apply`.
     pub pre_apply: String,
 }
 

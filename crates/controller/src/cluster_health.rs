@@ -14,7 +14,7 @@ use kube::{Client, Resource as _};
 use parking_lot::Mutex;
 use tidewaiter_api::{ClusterHealth, ClusterHealthSpec, ClusterHealthStatus, ClusterName};
 use tidewaiter_kit::{
-    Backoff, Controller, ControllerContext, Events, Guarded, Key, Next, Notice, Pass, Queue, ReconcileError,
+    Backoff, Category, Controller, ControllerContext, Events, Guarded, Key, Next, Pass, Queue, ReconcileError,
     Reconciler, Retry, SharedClock, Tasks, WriteError, Writer,
 };
 
@@ -62,24 +62,10 @@ pub enum ClusterHealthError {
 }
 
 impl ReconcileError for ClusterHealthError {
-    fn retry(&self) -> Retry {
+    fn category(&self) -> Category {
         match self {
-            Self::Read(error) => Retry::of(error),
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Read(_) => "read",
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        match self {
-            Self::Read(_) => None,
-            Self::Write(error) => error.notice(),
+            Self::Read(error) => Category::new("read", Retry::of(error)),
+            Self::Write(error) => error.category(),
         }
     }
 }

@@ -23,7 +23,7 @@ use tidewaiter_api::{InstanceGroupName, InvalidValue, NodeIdentity, NodeName};
 use tidewaiter_identity::{Lookup, Refusal};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{
-    Backoff, Cache, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
+    Backoff, Cache, Category, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
     ReconcileError, Reconciler, Retry, SharedClock, Tasks, Trigger, UndecodableObjects, WriteError, WriteLimits,
     Writer,
 };
@@ -38,7 +38,7 @@ use plan::plan;
 use status::Status;
 
 /// Passes that plan and write at once. More do not make a cold start faster, only the API server's queue longer.
-const PERMITS: usize = 32;
+const CONCURRENCY: usize = 32;
 
 /// A Node that is refused is asked about again forever, in the end every few minutes, joined with the others.
 const RETRIES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_mins(5));
@@ -112,8 +112,6 @@ impl NodeController {
     fn forget(&self, key: &Key) {
         self.status.forget(key);
         self.write_limits.forget(key);
-        self.writer.forget::<Node>(key);
-        self.writer.forget::<NodeIdentity>(key);
     }
 }
 
@@ -187,25 +185,26 @@ pub fn start(parts: NodeControllerParts, context: &ControllerContext, tasks: &mu
         on_definition,
     );
     tasks.spawn("definitions", running);
+    let writer = Writer::new(client, NodeController::NAME, Arc::clone(&kit.clock));
+    writer.follow(&nodes);
+    writer.follow(&records);
     let controller = NodeController {
-        nodes: nodes.clone(),
-        records: records.clone(),
+        nodes,
+        records,
         claims,
         identities,
         definitions,
         policy,
         census,
         write_limits: WriteLimits::new(Arc::clone(&kit.clock)),
-        writer: Writer::new(client, NodeController::NAME, Arc::clone(&kit.clock)),
+        writer,
         status: Status::new(&kit.metrics)?,
         events: context.events.of(NodeController::NAME),
         clock: Arc::clone(&kit.clock),
         undecodable: kit.undecodable.clone(),
     };
     Controller::new(controller, queue)
-        .reads(&nodes)
-        .reads(&records)
-        .permits(PERMITS)
+        .concurrency(CONCURRENCY)
         .backoff(RETRIES)
         .start(context.clone(), tasks);
     Ok(())
@@ -275,7 +274,7 @@ fn queues_group(
             Changed::Group(group) => by_group.keys(group),
         };
         for key in concerned {
-            queue.push(key);
+            queue.push_cached(key);
         }
     }
 }
@@ -309,41 +308,24 @@ pub enum NodeError {
 }
 
 impl ReconcileError for NodeError {
-    fn retry(&self) -> Retry {
+    /// The plan has reported the rest already.
+    fn category(&self) -> Category {
         match self {
             // The lookup tries again for all Nodes, and announces them when the cloud is back.
-            Self::Unreadable(_) | Self::Cloud(_) => Retry::Slow,
-            Self::Undefined(_) => Retry::Backoff,
-            // A record that becomes as it was before, or goes, is no change to the cache.
-            Self::Record(_) => Retry::After(Duration::from_secs(10)),
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Unreadable(_) => "unreadable",
-            Self::Cloud(_) => "cloud",
-            Self::Undefined(_) => "definition",
-            Self::Record(_) => "undecodable",
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn is_refusal(&self) -> bool {
-        matches!(self, Self::Record(_))
-    }
-
-    /// The plan has reported the rest already.
-    fn notice(&self) -> Option<Notice> {
-        match self {
-            Self::Write(error) => error.notice(),
+            Self::Unreadable(_) => Category::new("unreadable", Retry::Slow),
+            Self::Cloud(_) => Category::new("cloud", Retry::Slow),
+            Self::Undefined(_) => Category::new("definition", Retry::Backoff),
             Self::Record(_) => {
                 let note =
                     format!("{self}. Its labels stay as they are. Correct the NodeIdentity of its name, or delete it.");
-                Some(Notice::warning("RecordUndecodable", "Read", note))
+                // A record that becomes as it was before, or goes, is no change to the cache.
+                Category::refusal("undecodable", Retry::After(Duration::from_secs(10))).notify(Notice::warning(
+                    "RecordUndecodable",
+                    "Read",
+                    note,
+                ))
             }
-            Self::Unreadable(_) | Self::Cloud(_) | Self::Undefined(_) => None,
+            Self::Write(error) => error.category(),
         }
     }
 }

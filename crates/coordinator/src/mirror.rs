@@ -20,6 +20,7 @@ mod shared;
 mod shown_upgrades;
 mod stored;
 mod sync;
+mod user_ends;
 mod window;
 
 use std::sync::Arc;
@@ -132,7 +133,8 @@ pub fn start(settings: MirrorSettings, changes: &Changes, role: &mut Role<'_>) -
     let credentials = settings.registry_credentials;
     let upgrades = settings.upgrades;
     let mut mirror = Mirror::new(settings, changes, role)?;
-    let users = mirror.register(kinds::Users).list;
+    let users = mirror.register(kinds::Users);
+    user_ends::start(&users.cache, mirror.role);
     let registry_credentials = mirror.register(kinds::RegistryCredentials(credentials)).list;
     let registries = mirror.register(kinds::Registries(credentials)).list;
     let plugins = mirror.register(kinds::Plugins);
@@ -141,7 +143,7 @@ pub fn start(settings: MirrorSettings, changes: &Changes, role: &mut Role<'_>) -
     let roles = mirror.register(kinds::Roles);
     let role_bindings = mirror.register(kinds::RoleBindings {
         roles: roles.list.clone(),
-        users,
+        users: users.list,
     });
     mirror.register(kinds::AutoscalingPolicies);
     mirror.register(kinds::AutoscalingGroups);
@@ -246,12 +248,14 @@ impl<'a, 'r> Mirror<'a, 'r> {
         let listing = Box::pin(lister.run(leadership.clone()));
         loops::run(tasks, format!("sync/{}", K::NAME), listing);
         let list = shared.list.clone();
+        let writer = Writer::new(client, SyncController::<K>::NAME, Arc::clone(&kit.clock));
+        writer.follow(&cache);
         let controller = SyncController {
             shared,
             context: context.clone(),
             cache: cache.clone(),
             stored,
-            writer: Writer::new(client, SyncController::<K>::NAME, Arc::clone(&kit.clock)),
+            writer,
             events: context.events.of(SyncController::<K>::NAME),
             board: self.board.clone(),
             release: self.release.clone(),
@@ -260,11 +264,7 @@ impl<'a, 'r> Mirror<'a, 'r> {
             brake: Mutex::default(),
             last: Mutex::default(),
         };
-        // It does not wait for `CloudSync`: its definition may be missing, and a release that is read later starts
-        // another pass.
-        Controller::new(controller, queue)
-            .reads(&cache)
-            .start(context.clone(), tasks);
+        Controller::new(controller, queue).start(context.clone(), tasks);
         Mirrored { list, cache }
     }
 }

@@ -22,7 +22,7 @@ use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{
-    Backoff, Cache, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
+    Backoff, Cache, Category, Change, Controller, ControllerContext, Events, Index, Key, Next, Notice, Pass, Queue,
     ReconcileError, Reconciler, Retry, SharedClock, Trigger,
 };
 use tracing::{info, warn};
@@ -37,7 +37,7 @@ use status::Status;
 use tidewaiter_cloud::models::Kind;
 
 /// Requests under way at once.
-const PERMITS: usize = 8;
+const CONCURRENCY: usize = 8;
 /// The wait after a failure: 5,000 nodes that all fail cost the cloud 8 requests a second.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(10));
 /// The interval at which the cloud's nodes are listed.
@@ -91,16 +91,15 @@ pub(super) fn start(cloud: &Cloud, changes: &Changes, nodes: &Cache<Node>, role:
         cluster_sent: Mutex::default(),
     };
     Controller::new(reports, queue)
-        .reads(nodes)
-        .permits(PERMITS)
+        .concurrency(CONCURRENCY)
         .backoff(BACKOFF)
         .start(context.clone(), tasks);
 }
 
 /// Reports the node that the Node may be, and the cluster.
 fn changed(queue: &Queue, known: &Arc<CloudNodes>, asked: &Arc<Asked>) -> Trigger<Node> {
-    let (queue, known, asked) = (queue.clone(), Arc::clone(known), Arc::clone(asked));
-    Trigger::calls(move |change: &Change<'_, Node>| {
+    let (known, asked) = (Arc::clone(known), Arc::clone(asked));
+    queue.trigger(move |queue, change: &Change<'_, Node>| {
         let named = known.named(Key::of(change.object()).name());
         let claimed = change.versions().filter_map(Node::cloud_id).map(|id| Key::new(&id));
         let mut keys: Vec<Key> = claimed.chain(named).collect();
@@ -275,15 +274,12 @@ impl Lister {
 struct ReportError(#[source] ClientError);
 
 impl ReconcileError for ReportError {
-    fn retry(&self) -> Retry {
-        match &self.0 {
+    fn category(&self) -> Category {
+        let retry = match &self.0 {
             // The node was deleted in the cloud: the next list shows it.
             ClientError::NotOurs { .. } | ClientError::Rejected { .. } => Retry::Slow,
             error => error.retry_after().map_or(Retry::Backoff, Retry::BackoffAfter),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        self.0.class()
+        };
+        Category::new(self.0.class(), retry)
     }
 }

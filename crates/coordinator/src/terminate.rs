@@ -133,9 +133,7 @@ fn sweep(
         markers.clone(),
         Arc::clone(&context.kit.clock),
     );
-    Controller::new(terminator, queue)
-        .reads(markers)
-        .start(context, role.tasks);
+    Controller::new(terminator, queue).start(context, role.tasks);
 }
 
 /// Pauses while there is a marker.

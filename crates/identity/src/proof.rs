@@ -26,8 +26,8 @@ use crate::refusal::{Mark, Refusal};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeNames {
-    /// It must be one of the names that the cloud gives its instance. This is the proof, because the Node's client
-    /// certificate binds its name.
+    /// It must be one of the names that the cloud gives its instance, on EC2 of the kind in kOps' file, if it says one.
+    /// This is the proof, because the Node's client certificate binds its name.
     #[default]
     Enforce,
     /// On EC2, the same, and it must be the id of the instance.

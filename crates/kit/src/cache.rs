@@ -7,8 +7,8 @@
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::NamespaceResourceScope;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
@@ -21,11 +21,13 @@ use crate::Kit;
 use crate::index::Index;
 use crate::key::Key;
 use crate::packed::{Packer, Packing};
+use crate::queue::FirstList;
 use crate::slim;
 use crate::tasks::Tasks;
 
 mod change;
 mod faults;
+#[cfg(any(test, feature = "test-util"))]
 mod feed;
 mod guarded;
 mod health;
@@ -39,6 +41,7 @@ mod watch;
 
 pub use change::{Change, Trigger};
 pub use faults::UndecodableObjects;
+#[cfg(any(test, feature = "test-util"))]
 pub use feed::Feed;
 pub use health::{TroubleCause, WatchTrouble};
 pub use list::list_all;
@@ -136,14 +139,29 @@ impl<K: Cacheable> Cache<K> {
     }
 
     /// Calls `trigger` for each object and from now on for each change, after every index has been updated. The objects
-    /// of the first list are announced when it is complete.
+    /// of the first list are announced when it is complete, and those of a queue's trigger when its replica leads.
     pub fn notify(&self, trigger: Trigger<K>) {
+        let trigger = Arc::new(trigger);
+        if let Some((queue, is_awaited)) = trigger.queue() {
+            let (cache, seeding) = (self.clone(), Arc::clone(&trigger));
+            queue.add_source(is_awaited.then(|| self.first_list()), move || {
+                if cache.is_synced() {
+                    cache.announce(&|change: &Change<'_, K>| seeding.call(change));
+                }
+            });
+        }
         let call = Box::new(move |change: &Change<'_, K>| trigger.call(change));
         self.subscribers.add_trigger(call, |call| {
             if self.is_synced() {
                 self.announce(call);
             }
         });
+    }
+
+    /// Completes when the first list is complete, or never will be.
+    pub(crate) fn first_list(&self) -> FirstList {
+        let cache = self.clone();
+        async move { cache.synced().await.is_ok() }.boxed()
     }
 
     fn announce(&self, update: &dyn Fn(&Change<'_, K>)) {
@@ -332,13 +350,7 @@ impl<K: Cacheable> CacheBuilder<K> {
     /// complete, and while the cache has been stale for minutes.
     #[must_use]
     pub fn start(self, tasks: &mut Tasks, kit: &Kit) -> Cache<K> {
-        let Self {
-            connect,
-            name,
-            config,
-            optional,
-            ..
-        } = self;
+        let (connect, name, config) = (self.connect, self.name, self.config);
         let stale = kit.metrics.cache_stale.with_label_values(&[&name]);
         let health = Health::new(kit.clock.clone(), stale);
         let faults = Faults::of::<K>(kit.undecodable.clone(), &kit.metrics);
@@ -352,24 +364,15 @@ impl<K: Cacheable> CacheBuilder<K> {
             let why = checked.trouble().map(|trouble| format!(": {}", trouble.error));
             Err(format!("the first list is not complete{}", why.unwrap_or_default()))
         };
-        if optional {
+        if self.optional {
             kit.checks.register(name.clone(), check);
         } else {
             kit.checks.require(name.clone(), check);
         }
-        let connect = move || connect(config.clone());
-        let follow = watch::follow(connect, mirror, health, kit.clone(), tasks.shutdown_token());
+        let (connect, shutdown) = (move || connect(config.clone()), tasks.shutdown_token());
+        let follow = watch::follow(connect, mirror, health, kit.clone(), shutdown);
         tasks.spawn(name, follow);
         cache
-    }
-}
-
-impl<K: Cacheable> Debug for CacheBuilder<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CacheBuilder")
-            .field("name", &self.name)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
     }
 }
 
@@ -387,12 +390,5 @@ fn assemble<K: Cacheable>(
         synced: is_synced,
         health,
     };
-    let mirror = Mirror::new(
-        Arc::clone(&cache.objects),
-        keep,
-        Arc::clone(&cache.subscribers),
-        faults,
-        synced,
-    );
-    (mirror, cache)
+    (Mirror::new(cache.clone(), keep, faults, synced), cache)
 }

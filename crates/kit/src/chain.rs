@@ -71,6 +71,15 @@ pub fn untrusted(error: &(dyn Error + 'static)) -> Option<Untrusted> {
     })
 }
 
+/// Returns true if the server answered in another protocol than that of its URL: without TLS, or not in HTTP.
+#[must_use]
+pub fn is_other_protocol(error: &(dyn Error + 'static)) -> bool {
+    causes(error).any(|error| {
+        let is_not_tls = matches!(error.downcast_ref(), Some(rustls::Error::InvalidMessage(_)));
+        is_not_tls || error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
+    })
+}
+
 /// The text of an error without its cause, and the cause.
 fn text_and_cause<'a>(error: &'a (dyn Error + 'static)) -> (String, Option<&'a (dyn Error + 'static)>) {
     match error.downcast_ref::<kube::Error>() {
@@ -99,16 +108,25 @@ fn answer(status: &Status) -> String {
         400 if message.contains(NOT_HTTPS) => {
             " (correct the address of the server: it must begin with https://)".to_owned()
         }
+        404 if reason == NO_STATUS => format!(" ({UNDEFINED})"),
         _ => String::new(),
     };
-    format!(
-        "the API server answered {code} {reason}: {}{remedy}",
-        message.trim_end()
-    )
+    let reason = match reason.as_str() {
+        NO_STATUS => String::new(),
+        reason => format!(" {reason}"),
+    };
+    format!("the API server answered {code}{reason}: {}{remedy}", message.trim_end())
 }
 
 /// The meaning of a 401, and the remedy. Permissions are missing only after a 403.
 pub(crate) const EXPIRED: &str = "the credentials are not valid or have expired: renew the kubeconfig (with kOps: `kops export kubeconfig --admin`), or the token of the service account";
+
+/// The reason that kube invents for an answer that is no Status.
+const NO_STATUS: &str = "Failed to parse error data";
+
+/// The meaning of a 404 that is no Status, and the remedy.
+const UNDEFINED: &str =
+    "the cluster has no definition of this kind: tidewaiter crds | kubectl apply --server-side -f -";
 
 /// The answer of a Go server on its HTTPS port, to a request in plain HTTP.
 const NOT_HTTPS: &str = "HTTP request to an HTTPS server";
@@ -189,6 +207,14 @@ mod tests {
             let said = Chain(&kube::Error::Api(Box::new(status))).to_string();
             assert!(said.contains(message.trim_end()) && said.contains(remedy), "{said}");
         }
+    }
+
+    #[test]
+    fn a_missing_definition_is_no_parse_error() {
+        let status = Status::failure("404 page not found\n", NO_STATUS).with_code(404);
+        let said = Chain(&kube::Error::Api(Box::new(status))).to_string();
+        let expected = "the API server answered 404: 404 page not found (the cluster has no definition of this kind: ";
+        assert!(said.starts_with(expected) && !said.contains(NO_STATUS), "{said}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::cache::Cacheable;
 use crate::client::MANY_IN_FLIGHT;
 use crate::events::Notice;
 use crate::key::Key;
-use crate::retry::{ReconcileError, Retry};
+use crate::retry::{Category, ReconcileError, Retry};
 use crate::writer::{self, WriteError, Writer};
 
 mod everywhere;
@@ -179,10 +179,12 @@ pub async fn execute<K: Cacheable + Serialize>(
                 }
                 Ok(())
             }
-            Step::Delete(object) => match writer.delete::<K>(object.meta()).await {
-                Err(error) if error.is_gone() => Ok(()),
-                deleted => deleted.map(|()| done(Done::Deleted, object.meta())),
-            },
+            Step::Delete(object) => {
+                if writer.delete::<K>(object.meta()).await? {
+                    done(Done::Deleted, object.meta());
+                }
+                Ok(())
+            }
         }
     });
     let begun = std::iter::from_fn(|| if go_on() { steps.next() } else { None });
@@ -257,33 +259,27 @@ impl Display for ChildrenError {
 }
 
 impl ReconcileError for ChildrenError {
-    fn retry(&self) -> Retry {
-        let retries = self.failed.iter().map(WriteError::retry);
-        retries.max().unwrap_or(Retry::Slow)
-    }
-
-    fn class(&self) -> &'static str {
-        match self.failed.first() {
+    fn category(&self) -> Category {
+        let class = match self.failed.first() {
             Some(error) => error.class(),
             None if self.foreign.is_empty() => "held",
             None => "foreign",
+        };
+        let notice = match (self.foreign.first(), self.held) {
+            (Some(first), _) => Some(writer::foreign(&self.kind, first)),
+            (None, Some(Held { reason, .. })) => {
+                // No number: it would be a new Event whenever it changes.
+                let note = format!("The deletion of objects of kind {} is held: {reason}.", self.kind);
+                Some(Notice::warning("DeletionsHeld", "Delete", note))
+            }
+            (None, None) => self.failed.iter().find_map(WriteError::notice),
+        };
+        Category {
+            class,
+            retry: self.failed.iter().map(WriteError::retry).max().unwrap_or(Retry::Slow),
+            is_refusal: self.failed.iter().all(WriteError::is_foreign),
+            notice,
         }
-    }
-
-    fn is_refusal(&self) -> bool {
-        self.failed.iter().all(WriteError::is_foreign)
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        if let Some(first) = self.foreign.first() {
-            return Some(writer::foreign(&self.kind, first));
-        }
-        if let Some(Held { reason, .. }) = self.held {
-            // No number: it would be a new Event whenever it changes.
-            let note = format!("The deletion of objects of kind {} is held: {reason}.", self.kind);
-            return Some(Notice::warning("DeletionsHeld", "Delete", note));
-        }
-        self.failed.iter().find_map(WriteError::notice)
     }
 }
 

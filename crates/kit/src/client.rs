@@ -32,7 +32,7 @@ use kube::config::{AuthInfo, ExecInteractiveMode};
 use kube::{Client, Config};
 use tokio::task::spawn_blocking;
 use tower::util::MapRequestLayer;
-use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use crate::clock::timeout;
 use crate::leader::Leadership;
@@ -49,6 +49,8 @@ mod path_segment;
 mod proxy;
 mod request;
 mod retry_after;
+#[cfg(any(test, feature = "test-util"))]
+mod simulated;
 mod token_file;
 mod unreachable;
 
@@ -56,7 +58,7 @@ use budget::Budget;
 pub use budget::NoPermit;
 use fence::FencedBody;
 pub use fence::{Fenced, is_fenced};
-use gate::Gates;
+use gate::{Gates, Transport};
 pub use impersonate::impersonate;
 pub use optional::{is_not_found, optional};
 pub use path_segment::path_segment;
@@ -198,20 +200,21 @@ impl Clients {
     /// Clients over the connections that `connector` makes.
     fn connected<C>(connector: C, config: &Config, leadership: &Leadership, kit: &Kit) -> Result<Self, ClientError>
     where
-        C: Service<Uri> + Clone + Send + Sync + 'static,
+        C: Service<Uri, Error: Into<BoxError>, Future: Send + 'static> + Clone + Send + Sync + 'static,
         C::Response: Connection + Read + Write + Send + Unpin + 'static,
-        C::Future: Send + 'static,
-        C::Error: Into<BoxError>,
     {
         let failed = |error| failed(config, error);
         let connector = config
             .rustls_https_connector_with_connector(connector)
             .map_err(failed)?;
-        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION)
             .pool_max_idle_per_host(IN_FLIGHT + EVENTS_IN_FLIGHT)
-            .build(connector);
+            .build::<_, FencedBody>(connector);
+        let server = config.cluster_url.clone();
+        let http = ServiceBuilder::new().map_err(move |error| unreachable::named(error, &server));
+        let http = transport(http.service(client));
         let base_uri = config.base_uri_layer();
         let mut user = config.clone();
         let token = TokenFile::take(&mut user, &kit.clock).map_err(failed)?;
@@ -224,42 +227,19 @@ impl Clients {
         let credentials = user.auth_layer().map_err(failed)?;
         let headers = config.extra_headers_layer().map_err(failed)?;
         let gates = Gates::new(leadership, kit);
-        let (namespace, server) = (config.default_namespace.clone(), config.cluster_url.clone());
+        let namespace = config.default_namespace.clone();
         // The gate is the innermost layer: credentials are fetched before it, and nothing but hyper comes after it.
         let make = move |budget| {
-            let server = server.clone();
-            let http = ServiceBuilder::new()
-                .map_err(move |error| unreachable::named(error, &server))
-                .service(http.clone());
             let service = ServiceBuilder::new()
                 .layer(&base_uri)
                 .option_layer(credentials.as_ref())
                 .option_layer(token.as_ref())
                 .layer(&headers)
                 .map_err(BoxError::from)
-                .service(gates.layer(budget).layer(http));
+                .service(gates.gate(budget, http.clone()));
             Client::new(service, namespace.clone())
         };
         Ok(Self { make: Arc::new(make) })
-    }
-
-    /// Clients over another transport than HTTP: for simulations. `transport` is polled for readiness first, as a
-    /// connection is made, and gets a request when all of its body was given out, after the last check of the fence.
-    pub fn over<S, B>(transport: S, leadership: &Leadership, kit: &Kit) -> Self
-    where
-        S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send,
-        B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let gates = Gates::new(leadership, kit);
-        let make = move |budget| {
-            let transport = transport.clone();
-            let service = service_fn(move |request: Request<FencedBody>| whole(transport.clone(), request));
-            Client::new(gates.layer(budget).layer(service), "default")
-        };
-        Self { make: Arc::new(make) }
     }
 
     /// A client of `controller` that has at most `permits` requests under way, [`MOST_IN_FLIGHT`] at most; the rest
@@ -333,19 +313,19 @@ fn credential_files(user: &AuthInfo) -> String {
     }
 }
 
-/// Sends a request with all of its body.
-async fn whole<S: Service<Request<Bytes>>>(
-    mut transport: S,
-    request: Request<FencedBody>,
-) -> Result<S::Response, BoxError>
+/// `service` as what is behind the gates.
+fn transport<S, B>(service: S) -> Transport
 where
-    S::Error: Into<BoxError>,
+    S: Service<Request<FencedBody>, Response = Response<B>, Error: Into<BoxError>, Future: Send + 'static>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let transport = transport.ready().await.map_err(Into::into)?;
-    let (parts, body) = request.into_parts();
-    let bytes = body.collect().await?.to_bytes();
-    let response = transport.call(Request::from_parts(parts, bytes)).await;
-    response.map_err(Into::into)
+    let service = service.map_err(Into::<BoxError>::into);
+    let boxed = |body: B| body.map_err(Into::<BoxError>::into).boxed_unsync();
+    Transport::new(service.map_response(move |response: Response<B>| response.map(boxed)))
 }
 
 fn tcp() -> HttpConnector {

@@ -8,8 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::Kit;
@@ -18,7 +16,7 @@ use crate::cache::{Cache, Cacheable, Gone};
 use crate::events::Events;
 use crate::key::Key;
 use crate::leader::Leadership;
-use crate::queue::Queue;
+use crate::queue::{FirstList, Queue};
 use crate::retry::{Next, ReconcileError};
 use crate::tasks::Tasks;
 
@@ -91,40 +89,41 @@ pub enum ControllerError {
 pub struct Controller<R> {
     reconciler: Arc<R>,
     queue: Queue,
-    synced: Vec<BoxFuture<'static, Result<(), Gone>>>,
-    permits: usize,
+    first_lists: Vec<FirstList>,
+    concurrency: usize,
     backoff: Backoff,
 }
 
 impl<R: Reconciler> Controller<R> {
-    /// Reconciles the keys that come through `queue`, with 16 permits and a backoff of 1 s to 2 min.
+    /// Reconciles the keys that come through `queue`, at most 16 at once and with a backoff of 1 s to 2 min. Waits for
+    /// the first list of each cache whose trigger fills the queue.
     #[must_use]
     pub fn new(reconciler: R, queue: Queue) -> Self {
         Self::of(Arc::new(reconciler), queue)
     }
 
     fn of(reconciler: Arc<R>, queue: Queue) -> Self {
+        queue.stand_by();
         Self {
             reconciler,
             queue,
-            synced: Vec::new(),
-            permits: 16,
+            first_lists: Vec::new(),
+            concurrency: 16,
             backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(2)),
         }
     }
 
-    /// Waits for the first list of a cache that the reconciler reads.
+    /// Waits for the first list of a cache that the reconciler reads, and none of whose triggers fills the queue.
     #[must_use]
     pub fn reads<K: Cacheable>(mut self, cache: &Cache<K>) -> Self {
-        let cache = cache.clone();
-        self.synced.push(async move { cache.synced().await }.boxed());
+        self.first_lists.push(cache.first_list());
         self
     }
 
     /// The number of passes that may plan and write at once. Those that wait in [`Pass::outside`] do not count.
     #[must_use]
-    pub fn permits(self, permits: usize) -> Self {
-        Self { permits, ..self }
+    pub fn concurrency(self, concurrency: usize) -> Self {
+        Self { concurrency, ..self }
     }
 
     /// The waits of [`Retry::Backoff`](crate::Retry::Backoff).
@@ -146,9 +145,12 @@ impl<R: Reconciler> Controller<R> {
         context.events = context.events.of(R::NAME);
         let shutdown = context.shutdown.clone();
         let leadership = context.leadership.clone();
+        let first_lists = self.first_lists.into_iter().chain(self.queue.first_lists());
         let prepared = async {
-            for synced in self.synced {
-                synced.await?;
+            for first_list in first_lists {
+                if !first_list.await {
+                    return Err(Gone);
+                }
             }
             leadership.acquired().await;
             Ok(())
@@ -162,6 +164,7 @@ impl<R: Reconciler> Controller<R> {
         })?;
         // The Lease is not released while this controller finishes what it began.
         let work = leadership.begin_work();
+        self.queue.seed().await;
         let (clock, pause) = (Arc::clone(&context.kit.clock), context.pause.clone());
         let attempts = Arc::new(Attempts::new(
             self.reconciler,
@@ -176,7 +179,7 @@ impl<R: Reconciler> Controller<R> {
                 () = leadership.ending() => {}
             }
         };
-        Runner::new(self.queue, attempts, self.permits, clock)
+        Runner::new(self.queue, attempts, self.concurrency, clock)
             .run(stop, &pause)
             .await?;
         drop(work);

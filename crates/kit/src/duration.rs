@@ -9,38 +9,8 @@ use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
 
-const UNITS: [&str; 30] = [
-    "w",
-    "wk",
-    "wks",
-    "week",
-    "weeks",
-    "d",
-    "day",
-    "days",
-    "h",
-    "hr",
-    "hrs",
-    "hour",
-    "hours",
-    "m",
-    "min",
-    "mins",
-    "minute",
-    "minutes",
-    "s",
-    "sec",
-    "secs",
-    "second",
-    "seconds",
-    "ms",
-    "msec",
-    "msecs",
-    "milli",
-    "millis",
-    "millisecond",
-    "milliseconds",
-];
+const UNITS: &str = "w wk wks week weeks d day days h hr hrs hour hours m min mins minute minutes s sec secs second \
+    seconds ms msec msecs milli millis millisecond milliseconds";
 
 /// Reads a duration. Only `0` needs no unit.
 #[must_use]
@@ -50,7 +20,10 @@ pub fn parse(text: &str) -> Option<Duration> {
         return Some(Duration::ZERO);
     }
     let words = text.split(|c: char| c.is_ascii_digit() || matches!(c, '.' | ' '));
-    if !words.filter(|word| !word.is_empty()).all(|word| UNITS.contains(&word)) {
+    if !words
+        .filter(|word| !word.is_empty())
+        .all(|word| UNITS.split(' ').any(|unit| unit == word))
+    {
         return None;
     }
     let span: Span = text.parse().ok()?;

@@ -104,7 +104,10 @@ impl Notice {
         action: impl Into<Cow<'static, str>>,
         note: impl Into<String>,
     ) -> Self {
-        Self::new(NoticeKind::Normal, reason.into(), action.into(), note.into())
+        Self {
+            kind: NoticeKind::Normal,
+            ..Self::warning(reason, action, note)
+        }
     }
 
     /// Somebody should look.
@@ -114,15 +117,11 @@ impl Notice {
         action: impl Into<Cow<'static, str>>,
         note: impl Into<String>,
     ) -> Self {
-        Self::new(NoticeKind::Warning, reason.into(), action.into(), note.into())
-    }
-
-    fn new(kind: NoticeKind, reason: Cow<'static, str>, action: Cow<'static, str>, note: String) -> Self {
         Self {
-            kind,
-            reason,
-            action,
-            note,
+            kind: NoticeKind::Warning,
+            reason: reason.into(),
+            action: action.into(),
+            note: note.into(),
         }
     }
 }

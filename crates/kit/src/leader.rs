@@ -30,7 +30,7 @@ mod elector;
 mod record;
 
 pub use elector::{Elector, LeaderError, LeaseSettings, Loss, identity};
-pub use record::{InvalidTiming, Timing};
+pub use record::Timing;
 
 /// The leadership of this replica, asked at the moment of each write. Clones share it.
 #[derive(Clone)]

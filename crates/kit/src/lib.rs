@@ -44,14 +44,16 @@ pub mod writer;
 pub mod yaml;
 
 pub use backoff::{Backoff, Backoffs};
-pub use cache::{
-    Cache, Cacheable, Change, Feed, Guarded, Metadata, Trigger, Undecodable, UndecodableObjects, WatchTrouble,
-};
+#[cfg(any(test, feature = "test-util"))]
+pub use cache::Feed;
+pub use cache::{Cache, Cacheable, Change, Guarded, Metadata, Trigger, Undecodable, UndecodableObjects, WatchTrouble};
 pub use chain::Chain;
 pub use checks::{Checks, Fitness};
 pub use children::{ChildrenError, Desired, Difference, Everywhere, ForeignObjects, Ownership};
 pub use client::is_fenced;
-pub use clock::{Clock, ManualClock, SharedClock, SimulatedClock, SystemClock};
+pub use clock::{Clock, SharedClock, SystemClock};
+#[cfg(any(test, feature = "test-util"))]
+pub use clock::{ManualClock, SimulatedClock};
 pub use controller::{Controller, ControllerContext, Pass, Pause, PauseSwitch, Reconciler};
 pub use events::{Events, Notice, NoticeKind};
 pub use finalizer::Finalizer;
@@ -62,7 +64,7 @@ pub use metrics::{CloudCalls, Metrics};
 pub use packed::{Packed, Packer};
 pub use queue::Queue;
 pub use renewals::Renewals;
-pub use retry::{Next, ReconcileError, Retry};
+pub use retry::{Category, Next, ReconcileError, Retry};
 pub use tasks::Tasks;
 pub use write_limits::WriteLimits;
 pub use writer::{WriteError, Writer};

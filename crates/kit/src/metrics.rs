@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use crate::clock::SharedClock;
@@ -19,6 +19,7 @@ mod process;
 mod state_gauge;
 
 use counter_of::CounterOf;
+use process::ProcessCollector;
 pub use state_gauge::StateGauge;
 
 /// A metric that cannot be registered or shown.
@@ -61,52 +62,69 @@ impl Metrics {
     /// Only if two of the common metrics had one name.
     pub fn new(clock: &SharedClock) -> Result<Self, MetricsError> {
         let registry = Registry::new();
-        let make = Maker(&registry);
-        make.register("process", process::ProcessCollector::new(clock)?)?;
+        register(&registry, "process", ProcessCollector::new(clock))?;
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            register(&registry, name, IntCounterVec::new(Opts::new(name, help), labels))
+        };
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            register(&registry, name, IntGaugeVec::new(Opts::new(name, help), labels))
+        };
+        let duration = HistogramOpts::new(
+            "tidewaiter_reconcile_duration_seconds",
+            "Duration of a reconcile in seconds.",
+        );
+        let duration = duration.buckets(vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0]);
+        let last_success = Opts::new(
+            "tidewaiter_last_success_timestamp_seconds",
+            "Unix time of the controller's last successful reconcile, in seconds.",
+        );
         Ok(Self {
-            reconciles: make.counter_vec(
+            reconciles: counters(
                 "tidewaiter_reconciles_total",
                 "Reconciles by controller and outcome: ok; pending (nothing was decided yet); refused (the object was refused, as designed); error.",
                 &["controller", "outcome"],
             )?,
-            reconcile_errors: make.counter_vec(
+            reconcile_errors: counters(
                 "tidewaiter_reconcile_errors_total",
                 "Failed reconciles by controller and class of error.",
                 &["controller", "class"],
             )?,
-            reconcile_duration: make.histogram_vec(
+            reconcile_duration: register(
+                &registry,
                 "tidewaiter_reconcile_duration_seconds",
-                "Duration of a reconcile in seconds.",
-                &["controller"],
-                &[0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0],
+                HistogramVec::new(duration, &["controller"]),
             )?,
-            last_success: make.gauge_vec(
+            last_success: register(
+                &registry,
                 "tidewaiter_last_success_timestamp_seconds",
-                "Unix time of the controller's last successful reconcile, in seconds.",
-                &["controller"],
+                GaugeVec::new(last_success, &["controller"]),
             )?,
-            watch_errors: make.counter_vec(
+            watch_errors: counters(
                 "tidewaiter_watch_errors_total",
                 "Lists and watches that failed, by kind. Each was tried again.",
                 &["kind"],
             )?,
-            undecodable: make.int_gauge_vec(
+            undecodable: gauges(
                 "tidewaiter_undecodable_objects",
                 "Objects that cannot be decoded, by kind. Their last good version is used, if there is one; the log and an Event name each.",
                 &["kind"],
             )?,
-            cache_stale: make.int_gauge_vec(
+            cache_stale: gauges(
                 "tidewaiter_cache_stale_seconds",
                 "Seconds since lists or watches of this cache began to fail, as of the last failure; 0 while it is up to date.",
                 &["cache"],
             )?,
-            writes: make.counter_vec(
+            writes: counters(
                 "tidewaiter_writes_total",
                 "Writes to the API server by verb, resource and outcome (ok, conflict, rejected, error, unknown, fenced).",
                 &["verb", "resource", "outcome"],
             )?,
-            leader: make.gauge("tidewaiter_leader", "1 while this replica is the leader, else 0.")?,
-            cloud_calls: make.counter_vec(
+            leader: register(
+                &registry,
+                "tidewaiter_leader",
+                IntGauge::new("tidewaiter_leader", "1 while this replica is the leader, else 0."),
+            )?,
+            cloud_calls: counters(
                 "tidewaiter_cloud_calls_total",
                 "Requests to the cloud's API by call and outcome. Retries by the SDK are not counted.",
                 &["api", "outcome"],
@@ -120,7 +138,7 @@ impl Metrics {
     /// # Errors
     /// [`MetricsError`], if the name is taken or is not a metric's name.
     pub fn counter_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, MetricsError> {
-        Maker(&self.registry).counter_vec(name, help, labels)
+        register(&self.registry, name, IntCounterVec::new(Opts::new(name, help), labels))
     }
 
     /// A counter whose value `count` gives on each scrape, registered. It must never decrease.
@@ -146,7 +164,7 @@ impl Metrics {
     /// # Errors
     /// [`MetricsError`], if the name is taken or is not a metric's name.
     pub fn gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricsError> {
-        Maker(&self.registry).int_gauge_vec(name, help, labels)
+        register(&self.registry, name, IntGaugeVec::new(Opts::new(name, help), labels))
     }
 
     /// A new gauge without labels, registered.
@@ -154,7 +172,7 @@ impl Metrics {
     /// # Errors
     /// [`MetricsError`], if the name is taken or is not a metric's name.
     pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, MetricsError> {
-        Maker(&self.registry).gauge(name, help)
+        register(&self.registry, name, IntGauge::new(name, help))
     }
 
     /// A new histogram with labels, registered; `buckets` are upper bounds in the metric's unit, ascending.
@@ -168,7 +186,8 @@ impl Metrics {
         labels: &[&str],
         buckets: &[f64],
     ) -> Result<HistogramVec, MetricsError> {
-        Maker(&self.registry).histogram_vec(name, help, labels, buckets)
+        let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        register(&self.registry, name, HistogramVec::new(opts, labels))
     }
 
     /// The counter of requests to the cloud, for a provider to hold.
@@ -248,65 +267,14 @@ impl CloudCalls {
     }
 }
 
-/// Creates and registers in one step, naming the metric in the error.
-struct Maker<'a>(&'a Registry);
-
-impl Maker<'_> {
-    fn register<C: Collector + Clone + 'static>(&self, name: &str, collector: C) -> Result<C, MetricsError> {
-        self.0
-            .register(Box::new(collector.clone()))
-            .map_err(|source| MetricsError::Register {
-                name: name.to_owned(),
-                source,
-            })?;
-        Ok(collector)
-    }
-
-    fn register_new<C: Collector + Clone + 'static>(
-        &self,
-        name: &str,
-        collector: prometheus::Result<C>,
-    ) -> Result<C, MetricsError> {
-        let collector = collector.map_err(|source| MetricsError::Register {
-            name: name.to_owned(),
-            source,
-        })?;
-        self.register(name, collector)
-    }
-
-    fn counter_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, MetricsError> {
-        self.register_new(name, IntCounterVec::new(Opts::new(name, help), labels))
-    }
-
-    fn int_gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, MetricsError> {
-        self.register_new(name, IntGaugeVec::new(Opts::new(name, help), labels))
-    }
-
-    fn gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec, MetricsError> {
-        self.register_new(name, GaugeVec::new(Opts::new(name, help), labels))
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, MetricsError> {
-        self.register_new(name, IntGauge::new(name, help))
-    }
-
-    fn histogram_vec(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> Result<HistogramVec, MetricsError> {
-        self.register_new(
-            name,
-            HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels),
-        )
-    }
-}
-
-/// A gauge that a collector fills when it is asked.
-fn plain_gauge(name: &str, help: &str) -> Result<Gauge, MetricsError> {
-    Gauge::new(name, help).map_err(|source| MetricsError::Register {
+/// Registers what was made, naming the metric in the error.
+fn register<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    name: &str,
+    made: prometheus::Result<C>,
+) -> Result<C, MetricsError> {
+    let registered = made.and_then(|made| registry.register(Box::new(made.clone())).map(|()| made));
+    registered.map_err(|source| MetricsError::Register {
         name: name.to_owned(),
         source,
     })

@@ -1,14 +1,19 @@
 //! The keys of the objects that wait to be reconciled, each once, first in, first out.
 //!
-//! A key is never lost and never held twice, so the queue is bounded by the number of objects. It fills while this
-//! replica stands by, and is drained when it becomes the leader. The triggers that fill it: [`crate::trigger`].
+//! A key is never lost and never held twice, so the queue is bounded by the number of objects. While this replica
+//! stands by, no trigger fills it: it would collect the name of every object that ever existed. When the replica leads,
+//! each trigger ([`crate::trigger`]) is called for every object of its cache, as after a start.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Debug};
+use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 
 use crate::key::Key;
 
@@ -21,7 +26,22 @@ struct Shared {
     waiting: Mutex<Waiting>,
     // Stores one permit for a push while nobody waits, so no push is missed. For one consumer.
     pushed: Notify,
+    /// True while triggers push nothing.
+    stands_by: AtomicBool,
+    sources: Mutex<Sources>,
 }
+
+/// The caches whose triggers push into a queue.
+#[derive(Default)]
+struct Sources {
+    /// The first lists that the controller waits for.
+    first_lists: Vec<FirstList>,
+    /// Each calls a trigger for every object of its cache.
+    seeds: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+/// Completes with true when the first list of a cache is complete, with false when it never will be.
+pub(crate) type FirstList = BoxFuture<'static, bool>;
 
 #[derive(Default)]
 struct Waiting {
@@ -44,6 +64,47 @@ impl Queue {
         }
         drop(waiting);
         self.0.pushed.notify_one();
+    }
+
+    /// Queues an object of a cache whose trigger fills this queue, for a reason that is no change of it. Does nothing
+    /// while triggers push nothing: the object is queued when they do.
+    pub fn push_cached(&self, key: Key) {
+        if !self.stands_by() {
+            self.push(key);
+        }
+    }
+
+    /// Adds a cache whose trigger pushes into this queue.
+    pub(crate) fn add_source(&self, first_list: Option<FirstList>, seed: impl FnOnce() + Send + 'static) {
+        let mut sources = self.0.sources.lock();
+        sources.first_lists.extend(first_list);
+        sources.seeds.push(Box::new(seed));
+    }
+
+    /// The first lists of its caches, once.
+    pub(crate) fn first_lists(&self) -> Vec<FirstList> {
+        mem::take(&mut self.0.sources.lock().first_lists)
+    }
+
+    /// Lets triggers push nothing until [`Queue::seed`].
+    pub(crate) fn stand_by(&self) {
+        self.0.stands_by.store(true, Ordering::SeqCst);
+    }
+
+    /// True if triggers push nothing.
+    pub(crate) fn stands_by(&self) -> bool {
+        self.0.stands_by.load(Ordering::SeqCst)
+    }
+
+    /// Lets triggers push from now on, and calls each for every object of its cache.
+    pub(crate) async fn seed(&self) {
+        // First, so that a change meanwhile is pushed, too.
+        self.0.stands_by.store(false, Ordering::SeqCst);
+        let seeds = mem::take(&mut self.0.sources.lock().seeds);
+        for seed in seeds {
+            seed();
+            yield_now().await;
+        }
     }
 
     /// The number of keys that wait.
@@ -110,6 +171,19 @@ mod tests {
         assert_eq!(queue.try_next(), None);
         queue.push(Key::new("a"));
         assert_eq!(queue.try_next(), Some(Key::new("a")));
+    }
+
+    #[tokio::test]
+    async fn a_standby_queues_what_is_pushed_for_no_object_of_a_cache() {
+        let queue = Queue::new();
+        queue.stand_by();
+        queue.push_cached(Key::new("node"));
+        queue.push(Key::new("all"));
+        queue.seed().await;
+        assert_eq!(queue.try_next(), Some(Key::new("all")));
+        assert_eq!(queue.try_next(), None);
+        queue.push_cached(Key::new("node"));
+        assert_eq!(queue.try_next(), Some(Key::new("node")));
     }
 
     #[tokio::test]

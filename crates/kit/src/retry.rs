@@ -58,21 +58,72 @@ impl Retry {
     }
 }
 
-/// The error of a reconcile: it knows what could help, its class, and what the object's owner should read.
-pub trait ReconcileError: std::error::Error + Send + Sync + 'static {
-    /// The retry that could make the next attempt succeed.
-    fn retry(&self) -> Retry;
-
+/// The class of an error of a reconcile, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Category {
     /// A short word from a small fixed set, the label of a metric.
-    fn class(&self) -> &'static str;
-
+    pub class: &'static str,
+    /// The retry that could make the next attempt succeed.
+    pub retry: Retry,
     /// True if the object is refused as designed. Counted as `refused`, as [`Next::Refused`] is.
-    fn is_refusal(&self) -> bool {
-        false
+    pub is_refusal: bool,
+    /// The notice to publish as an Event on the object that the pass is about, if its owner can do something about it.
+    pub notice: Option<Notice>,
+}
+
+impl Category {
+    /// An error without a notice.
+    #[must_use]
+    pub fn new(class: &'static str, retry: Retry) -> Self {
+        Self {
+            class,
+            retry,
+            is_refusal: false,
+            notice: None,
+        }
     }
 
-    /// The notice to publish as an Event on the object that the pass is about, if its owner can do something about it.
+    /// A refusal without a notice.
+    #[must_use]
+    pub fn refusal(class: &'static str, retry: Retry) -> Self {
+        Self {
+            is_refusal: true,
+            ..Self::new(class, retry)
+        }
+    }
+
+    /// The category with this notice.
+    #[must_use]
+    pub fn notify(self, notice: impl Into<Option<Notice>>) -> Self {
+        Self {
+            notice: notice.into(),
+            ..self
+        }
+    }
+}
+
+/// The error of a reconcile.
+pub trait ReconcileError: std::error::Error + Send + Sync + 'static {
+    /// The class of the error, and what follows from it.
+    fn category(&self) -> Category;
+
+    /// [`Category::retry`].
+    fn retry(&self) -> Retry {
+        self.category().retry
+    }
+
+    /// [`Category::class`].
+    fn class(&self) -> &'static str {
+        self.category().class
+    }
+
+    /// [`Category::is_refusal`].
+    fn is_refusal(&self) -> bool {
+        self.category().is_refusal
+    }
+
+    /// [`Category::notice`].
     fn notice(&self) -> Option<Notice> {
-        None
+        self.category().notice
     }
 }

@@ -25,7 +25,7 @@ use crate::clock::SystemClock;
 use crate::controller::{ControllerContext, Pause};
 use crate::events::{Events, Reporter};
 use crate::leader::{self, Elector, LeaseSettings, Timing};
-use crate::serve::{self, Port};
+use crate::serve::{Options, Port, serve_with};
 use crate::tasks::{GRACE, TaskEnded, stop_signal};
 use crate::telemetry::{self, LogSettings};
 use crate::{Kit, Leadership, Tasks, admin};
@@ -33,7 +33,7 @@ use crate::{Kit, Leadership, Tasks, admin};
 mod cluster;
 mod settings;
 
-pub use cluster::{ClusterError, kube_config};
+pub use cluster::{ClusterError, kube_config, kube_config_in, kube_contexts};
 pub use settings::{RoleSettings, WithRole, address};
 
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -297,7 +297,7 @@ fn serve_on(tasks: &mut Tasks, kit: &Kit, name: &'static str, port: Port, router
         let Some(listener) = shutdown.run_until_cancelled(port.listener(&*clock)).await else {
             return Ok(());
         };
-        serve::serve(listener, router, clock, shutdown).await
+        serve_with(listener, router, Options::default(), clock, shutdown).await
     });
 }
 

@@ -48,7 +48,7 @@ mod tls;
 
 use connections::Connections;
 pub use connections::network;
-use heads::{Counted, Head, Heads};
+use heads::{Head, Heads};
 pub use port::Port;
 use readers::Paced;
 use timer::ClockTimer;
@@ -80,7 +80,7 @@ pub struct BindError {
     source: io::Error,
 }
 
-/// Listens on `address`, which comes from `setting`. Connections wait until [`serve`] runs.
+/// Listens on `address`, which comes from `setting`. Connections wait until [`serve_with`] runs.
 ///
 /// # Errors
 /// When the operating system refuses the address.
@@ -132,23 +132,10 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Serves `router` with the default [`Options`], in plain HTTP/1.1, until `shutdown`.
-///
-/// # Errors
-/// None: a client's error ends at most its own connection, and accepting is retried after an error.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    clock: SharedClock,
-    shutdown: CancellationToken,
-) -> Result<(), Infallible> {
-    serve_with(listener, router, Options::default(), clock, shutdown).await
-}
-
 /// Serves `router` in HTTP/1.1 until `shutdown`.
 ///
 /// # Errors
-/// None, as for [`serve`].
+/// None: a client's error ends at most its own connection, and accepting is retried after an error.
 pub async fn serve_with(
     listener: TcpListener,
     router: Router,
@@ -216,8 +203,7 @@ impl Server {
         // Send a small response at once.
         let _ = stream.set_nodelay(true);
         let head = Head::new(&self.heads);
-        let stream = Paced::new(stream, Arc::clone(&self.clock));
-        let stream = Counted { stream, head: &head };
+        let stream = Paced::new(stream, &head, Arc::clone(&self.clock));
         match &self.options.tls {
             None => self.requests(stream, peer, &head).await,
             // Boxed, so that a connection without TLS does not take the space.
@@ -225,13 +211,7 @@ impl Server {
         }
     }
 
-    async fn over_tls(
-        &self,
-        tls: Arc<ServerConfig>,
-        stream: Counted<'_, Paced<TcpStream>>,
-        peer: Peer,
-        head: &Head<'_>,
-    ) {
+    async fn over_tls(&self, tls: Arc<ServerConfig>, stream: Paced<'_, TcpStream>, peer: Peer, head: &Head<'_>) {
         let handshake = TlsAcceptor::from(tls).accept(stream);
         match timeout(&*self.clock, self.options.first, handshake).await {
             Ok(Ok(stream)) => {

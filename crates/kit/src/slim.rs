@@ -29,9 +29,8 @@ pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
 /// When a field has the wrong type.
 pub fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut slim = Slim::<Labels, Labels>::deserialize(deserializer)?;
-    let annotations = slim.annotations.take();
     Ok(ObjectMeta {
-        annotations,
+        annotations: slim.annotations.take(),
         ..slim.with_labels(|labels| labels)
     })
 }
@@ -42,10 +41,9 @@ pub fn annotated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
 /// When a field has the wrong type.
 pub fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut slim = Slim::<Labels, Labels>::deserialize(deserializer)?;
-    let (annotations, creation_timestamp) = (slim.annotations.take(), slim.creation_timestamp.take());
     Ok(ObjectMeta {
-        annotations,
-        creation_timestamp,
+        annotations: slim.annotations.take(),
+        creation_timestamp: slim.creation_timestamp.take(),
         ..slim.with_labels(|labels| labels)
     })
 }
@@ -56,10 +54,9 @@ pub fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D
 /// When a field has the wrong type.
 pub(crate) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut slim = Slim::<Labels, Labels>::deserialize(deserializer)?;
-    let (annotations, finalizers) = (slim.annotations.take(), slim.finalizers.take());
     Ok(ObjectMeta {
-        annotations,
-        finalizers,
+        annotations: slim.annotations.take(),
+        finalizers: slim.finalizers.take(),
         ..slim.with_labels(|labels| labels)
     })
 }
@@ -97,7 +94,18 @@ where
 /// # Errors
 /// When a field has the wrong type.
 pub fn for_writer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    Ok(ForWriter::deserialize(deserializer)?.into())
+    // As text: those of others may be nested deeper than the parser allows.
+    let mut slim = Slim::<Labels, Labels, Vec<Box<RawValue>>>::deserialize(deserializer)?;
+    let entries = slim.managed_fields.take().into_iter().flatten();
+    let entries = entries.filter_map(|entry| serde_json::from_str::<ManagedFieldsEntry>(entry.get()).ok());
+    let mut metadata = ObjectMeta {
+        annotations: slim.annotations.take(),
+        finalizers: slim.finalizers.take(),
+        managed_fields: Some(entries.collect()),
+        ..slim.with_labels(|labels| labels)
+    };
+    keep_our_fields(&mut metadata);
+    Ok(metadata)
 }
 
 /// Drops what no controller reads of whole metadata: annotations, and the fields that others manage.
@@ -119,9 +127,9 @@ type Labels = BTreeMap<String, String>;
 #[derive(Deserialize)]
 #[serde(
     rename_all = "camelCase",
-    bound(deserialize = "L: Deserialize<'de>, A: Deserialize<'de>")
+    bound(deserialize = "L: Deserialize<'de>, A: Deserialize<'de>, F: Deserialize<'de>")
 )]
-struct Slim<L, A = IgnoredAny> {
+struct Slim<L, A = IgnoredAny, F = IgnoredAny> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -133,9 +141,10 @@ struct Slim<L, A = IgnoredAny> {
     owner_references: Option<Vec<OwnerReference>>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
+    managed_fields: Option<F>,
 }
 
-impl<L, A> Slim<L, A> {
+impl<L, A, F> Slim<L, A, F> {
     fn with_labels(self, labels: impl FnOnce(L) -> Labels) -> ObjectMeta {
         ObjectMeta {
             name: self.name,
@@ -148,46 +157,6 @@ impl<L, A> Slim<L, A> {
             deletion_timestamp: self.deletion_timestamp,
             ..ObjectMeta::default()
         }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ForWriter {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    generation: Option<i64>,
-    labels: Option<Labels>,
-    annotations: Option<Labels>,
-    finalizers: Option<Vec<String>>,
-    owner_references: Option<Vec<OwnerReference>>,
-    deletion_timestamp: Option<Time>,
-    /// As text: those of others may be nested deeper than the parser allows.
-    managed_fields: Option<Vec<Box<RawValue>>>,
-}
-
-impl From<ForWriter> for ObjectMeta {
-    fn from(meta: ForWriter) -> Self {
-        let entries = meta.managed_fields.into_iter().flatten();
-        let entries = entries.filter_map(|entry| serde_json::from_str::<ManagedFieldsEntry>(entry.get()).ok());
-        let mut metadata = Self {
-            name: meta.name,
-            namespace: meta.namespace,
-            uid: meta.uid,
-            resource_version: meta.resource_version,
-            generation: meta.generation,
-            labels: meta.labels,
-            annotations: meta.annotations,
-            finalizers: meta.finalizers,
-            owner_references: meta.owner_references,
-            deletion_timestamp: meta.deletion_timestamp,
-            managed_fields: Some(entries.collect()),
-            ..Self::default()
-        };
-        keep_our_fields(&mut metadata);
-        metadata
     }
 }
 

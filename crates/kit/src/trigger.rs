@@ -1,7 +1,8 @@
 //! Triggers: the reconciles that a change of a cached object starts.
 //!
 //! A trigger is made from the queue of the controller that it wakes, and named after how it finds the keys. It runs
-//! after all indexes of its cache are updated.
+//! after all indexes of its cache are updated. The controller waits for the first list of the cache, unless the trigger
+//! is [`unawaited`](Trigger::unawaited).
 
 use kube::Resource;
 
@@ -11,25 +12,29 @@ use crate::key::Key;
 use crate::queue::Queue;
 
 impl Queue {
+    /// Calls `call`, which pushes keys, for each change while this replica leads, and for each object when it begins to
+    /// lead.
+    #[must_use]
+    pub fn trigger<K>(&self, call: impl Fn(&Self, &Change<'_, K>) + Send + Sync + 'static) -> Trigger<K> {
+        Trigger::pushes(self, call)
+    }
+
     /// Reconciles the object itself, or the object of another kind that has its name and namespace.
     #[must_use]
     pub fn same_name<K: Resource>(&self) -> Trigger<K> {
-        let queue = self.clone();
-        Trigger::calls(move |change: &Change<'_, K>| queue.push(change.key().clone()))
+        self.trigger(|queue, change: &Change<'_, K>| queue.push(change.key().clone()))
     }
 
     /// Reconciles `key`, whatever changed: for a controller that has one thing to do.
     #[must_use]
     pub fn always<K>(&self, key: Key) -> Trigger<K> {
-        let queue = self.clone();
-        Trigger::calls(move |_: &Change<'_, K>| queue.push(key.clone()))
+        self.trigger(move |queue, _: &Change<'_, K>| queue.push(key.clone()))
     }
 
     /// Reconciles the cluster-scoped object that the label `label` names, before and after.
     #[must_use]
     pub fn label_value<K: Resource>(&self, label: &'static str) -> Trigger<K> {
-        let queue = self.clone();
-        Trigger::calls(move |change: &Change<'_, K>| {
+        self.trigger(move |queue, change: &Change<'_, K>| {
             for version in change.versions() {
                 if let Some(name) = version.meta().labels.as_ref().and_then(|labels| labels.get(label)) {
                     queue.push(Key::new(name));
@@ -41,8 +46,8 @@ impl Queue {
     /// Reconciles every object of `cache`.
     #[must_use]
     pub fn all_keys<K, T: Cacheable>(&self, cache: &Cache<T>) -> Trigger<K> {
-        let (queue, cache) = (self.clone(), cache.clone());
-        Trigger::calls(move |_: &Change<'_, K>| {
+        let cache = cache.clone();
+        self.trigger(move |queue, _: &Change<'_, K>| {
             for key in cache.keys() {
                 queue.push(key);
             }
@@ -55,8 +60,8 @@ impl Queue {
     where
         V: Ord + Clone + Send + Sync + 'static,
     {
-        let (queue, index) = (self.clone(), index.clone());
-        Trigger::calls(move |change: &Change<'_, K>| {
+        let index = index.clone();
+        self.trigger(move |queue, change: &Change<'_, K>| {
             let (before, after) = (change.before.and_then(value), change.after.and_then(value));
             if before == after {
                 return;
@@ -108,6 +113,16 @@ mod tests {
         );
         pods.delete(pod("b"));
         assert_eq!(waiting(&queue), ["b", "n/p", "all"]);
+    }
+
+    #[test]
+    fn the_first_list_of_a_cache_is_awaited_unless_its_trigger_says_otherwise() {
+        let (queue, (kit, _)) = (Queue::new(), kit());
+        let (_feed, cache) = Feed::<Node>::new(&kit);
+        cache.notify(queue.same_name().unawaited());
+        assert!(queue.first_lists().is_empty());
+        cache.notify(queue.same_name());
+        assert_eq!(queue.first_lists().len(), 1);
     }
 
     #[test]

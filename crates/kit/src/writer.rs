@@ -5,17 +5,21 @@
 //! retry. Nothing is sent that the cached object shows to be there already. What was written is remembered until the
 //! cache shows it, so that the next pass does not write it again ([`Writer::awaits`]).
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::request::Error as BuildError;
 use kube::core::{PartialObjectMeta, Request};
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::cache::{Cache, Cacheable};
 use crate::client::optional;
 use crate::clock::SharedClock;
 use crate::key::Key;
@@ -50,8 +54,13 @@ pub struct Writer {
     client: Client,
     manager: String,
     clock: SharedClock,
-    unseen: Unseen,
+    unseen: Arc<Unseen>,
+    /// The caches that are followed, by the plural name of their kind.
+    followed: Mutex<BTreeMap<String, ShownVersion>>,
 }
+
+/// The version of an object that a cache shows.
+type ShownVersion = Box<dyn Fn(&Key) -> Option<String> + Send + Sync>;
 
 impl Writer {
     /// `client` must be a fenced one. `controller` is the name under which the API server records the writes.
@@ -61,7 +70,8 @@ impl Writer {
             client,
             manager: manager_of(controller),
             clock,
-            unseen: Unseen::default(),
+            unseen: Arc::default(),
+            followed: Mutex::default(),
         }
     }
 
@@ -73,12 +83,8 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let body = body(object);
-        let params = PostParams {
-            field_manager: Some(self.manager.clone()),
-            ..PostParams::default()
-        };
-        let request = request::<K>(object.meta()).create(&params, body.to_string().into_bytes());
+        let body = body(object).to_string().into_bytes();
+        let request = request::<K>(object.meta()).create(&self.post(), body);
         self.send::<K>(Verb::Create, object.meta(), None, strict(request)).await
     }
 
@@ -90,12 +96,8 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let (meta, body) = (object.meta(), body(object));
-        let params = PostParams {
-            field_manager: Some(self.manager.clone()),
-            ..PostParams::default()
-        };
-        let request = request::<K>(meta).replace(name(meta), &params, body.to_string().into_bytes());
+        let (meta, body) = (object.meta(), body(object).to_string().into_bytes());
+        let request = request::<K>(meta).replace(name(meta), &self.post(), body);
         self.send::<K>(Verb::Replace, meta, meta.resource_version.as_deref(), strict(request))
             .await
     }
@@ -110,10 +112,7 @@ impl Writer {
     {
         patch["metadata"]["uid"] = json!(seen.uid);
         patch["metadata"]["resourceVersion"] = json!(seen.resource_version);
-        let params = PatchParams {
-            field_manager: Some(self.manager.clone()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(&self.manager);
         let request = request::<K>(seen).patch(name(seen), &params, &Patch::Merge(patch));
         self.send::<K>(Verb::Patch, seen, seen.resource_version.as_deref(), strict(request))
             .await
@@ -213,29 +212,27 @@ impl Writer {
         Err(if ours(&found) { error } else { error.of_foreign() })
     }
 
-    /// Deletes the object of the uid and version of `seen`.
+    /// Deletes the object of the uid and version of `seen`. Returns false if there is none.
     ///
     /// # Errors
-    /// [`WriteError::is_conflict`] when it is another or of another version by now; [`WriteError::is_gone`] when there
-    /// is none.
-    pub async fn delete<K>(&self, seen: &ObjectMeta) -> Result<(), WriteError>
+    /// [`WriteError::is_conflict`] when it is another or of another version by now.
+    pub async fn delete<K>(&self, seen: &ObjectMeta) -> Result<bool, WriteError>
     where
         K: Resource<DynamicType = ()>,
     {
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: seen.uid.clone(),
-                resource_version: seen.resource_version.clone(),
-            }),
-            ..DeleteParams::default()
-        };
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: seen.uid.clone(),
+            resource_version: seen.resource_version.clone(),
+        });
         let failed = |error| WriteError::new::<K>(Verb::Delete, seen, error);
         let request = request::<K>(seen).delete(name(seen), &params);
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
         // The response is the object as it was, or a status.
-        self.client.request_text(request).await.map_err(failed)?;
-        self.note::<K>(seen, seen.resource_version.as_deref(), None);
-        Ok(())
+        let deleted = optional(self.client.request_text(request).await).map_err(failed)?;
+        if deleted.is_some() {
+            self.note::<K>(seen, seen.resource_version.as_deref(), None);
+        }
+        Ok(deleted.is_some())
     }
 
     /// Fails unless the object of this name still has the version that was observed (None: does not exist). For a write
@@ -273,10 +270,8 @@ impl Writer {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {
-        let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
         let request = request::<K>(object).get(name(object), &GetParams::default());
-        let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-        optional(self.client.request::<K>(request).await).map_err(failed)
+        self.fetch::<K, K>(object, request).await
     }
 
     /// The object's metadata as the API server knows it; None when there is no object.
@@ -284,16 +279,39 @@ impl Writer {
     where
         K: Resource<DynamicType = ()>,
     {
-        let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
         let request = request::<K>(object).get_metadata(name(object), &GetParams::default());
-        let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-        let found = optional(self.client.request::<PartialObjectMeta<K>>(request).await);
-        found.map(|found| found.map(|found| found.metadata)).map_err(failed)
+        let found = self.fetch::<K, PartialObjectMeta<K>>(object, request).await?;
+        Ok(found.map(|found| found.metadata))
     }
 
-    /// Forgets what was written to an object that is gone.
-    pub fn forget<K: Resource<DynamicType = ()>>(&self, key: &Key) {
-        self.unseen.forget(&K::plural(&()), key);
+    async fn fetch<K: Resource<DynamicType = ()>, T: DeserializeOwned>(
+        &self,
+        object: &ObjectMeta,
+        request: Result<http::Request<Vec<u8>>, BuildError>,
+    ) -> Result<Option<T>, WriteError> {
+        let failed = |error| WriteError::new::<K>(Verb::Read, object, error);
+        let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+        optional(self.client.request::<T>(request).await).map_err(failed)
+    }
+
+    fn post(&self) -> PostParams {
+        PostParams {
+            field_manager: Some(self.manager.clone()),
+            ..PostParams::default()
+        }
+    }
+
+    /// Forgets what was written as soon as `cache` is past it. For each cache whose objects [`Writer::awaits`] is asked
+    /// about: without it, an object that we created and somebody deleted is awaited for half a minute.
+    pub fn follow<K: Cacheable>(&self, cache: &Cache<K>) {
+        let unseen = Arc::clone(&self.unseen);
+        cache.derive(move |change| {
+            let shown = change.after.and_then(|after| after.meta().resource_version.as_deref());
+            unseen.shown(&K::plural(&()), change.key(), shown);
+        });
+        let cache = cache.clone();
+        let version = Box::new(move |key: &Key| cache.get(key)?.meta().resource_version.clone());
+        self.followed.lock().insert(K::plural(&()).into_owned(), version);
     }
 
     /// True if `shown` is a stale read: the cache has a version that our own write has replaced, so the pass should
@@ -321,9 +339,16 @@ impl Writer {
     }
 
     fn note<K: Resource<DynamicType = ()>>(&self, meta: &ObjectMeta, before: Option<&str>, after: Option<&str>) {
-        let now = self.clock.monotonic();
-        self.unseen
-            .note(&K::plural(&()), &Key::of_meta(meta), before, after, now);
+        let (resource, key, now) = (K::plural(&()), Key::of_meta(meta), self.clock.monotonic());
+        self.unseen.note(&resource, &key, before, after, now);
+        if before.is_some() {
+            return;
+        }
+        // The watch may have shown a new object before the response came: then no later change says so.
+        let shown = self.followed.lock().get(&*resource).and_then(|version| version(&key));
+        if shown.is_some() {
+            self.unseen.shown(&resource, &key, shown.as_deref());
+        }
     }
 }
 

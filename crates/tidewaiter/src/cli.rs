@@ -3,17 +3,23 @@
 mod actions;
 mod cloud;
 mod cloud_server;
+mod cluster;
+mod complete;
 #[cfg(test)]
 mod documented;
 mod empty;
 mod explain;
+mod format;
+mod help;
 mod host;
 mod operators;
 mod plugin;
+pub(crate) mod reference;
 mod release;
 mod sign;
 mod upgrade;
 mod validate;
+mod version;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,35 +28,39 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::Serialize;
-use tidewaiter_api::{ClusterName, Role};
+use tidewaiter_api::Role;
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, PolicyArgs, ScriptTemplateArgs,
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, OffboardArgs, PolicyArgs, ScriptTemplateArgs,
     ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs, VersionArgs,
 };
 pub(crate) use cloud::{
-    AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, CloudFormat, ClusterPlace,
-    Confirmation, ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, GetArgs, LoginArgs,
-    LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, WhoamiArgs,
+    AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, ClusterPlace, Confirmation,
+    ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, FieldFlags, GetArgs, LoginArgs,
+    LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, Printed, WhoamiArgs,
 };
 pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
+pub(crate) use cluster::{ClusterFlags, Place};
+pub(crate) use complete::{Completed, Completion};
 pub(crate) use explain::{
     Explain, ExplainAccessArgs, ExplainForgeriesArgs, ExplainGroupArgs, ExplainNodeArgs, ExplainSources,
     ExplainTerminateArgs,
 };
+pub(crate) use format::{CloudFormat, OutputFormat};
 pub(crate) use host::{
     AgentFolders, HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs,
     STATE,
 };
 pub(crate) use operators::OperatorsCommand;
 pub(crate) use plugin::{
-    DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs,
+    DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginHistoryArgs, PluginPlace, PluginRollbackArgs,
 };
 pub(crate) use release::ReleaseArgs;
 pub(crate) use sign::{SignArgs, SignScriptArgs};
-pub(crate) use upgrade::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
+pub(crate) use upgrade::{UpgradeCommand, UpgradePlanArgs, UpgradeWatchArgs};
 pub(crate) use validate::ValidateArgs;
+pub(crate) use version::ShowVersionArgs;
 
 /// Reconciles a Kubernetes cluster with what its cloud says: node labels, cluster health and the cloud API.
 #[derive(Debug, Parser)]
@@ -61,6 +71,11 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
+    /// The definition of the command line, with all of its help.
+    pub(crate) fn complete_command() -> clap::Command {
+        help::complete(Self::command())
+    }
+
     /// Parses the command line. The name of the binary matters: `kops-controller` selects the controller role, so that
     /// the DaemonSet of kOps starts it when only the image is replaced, and kubectl calls its plugin
     /// `kubectl-tidewaiter`.
@@ -69,7 +84,7 @@ impl Cli {
     /// The exit code, after an error or the requested help was printed.
     pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, ExitCode> {
         let mut line: Vec<OsString> = arguments.into_iter().collect();
-        let mut command = empty::unset(Self::command(), &environment());
+        let mut command = empty::unset(Self::complete_command(), &environment());
         match line
             .first()
             .map(Path::new)
@@ -116,7 +131,7 @@ pub(crate) enum Command {
     /// Runs the agent of one node: writes which users may log in there with which SSH key, and undoes what others change (replaces the agent
     /// of the Containership cluster manager)
     Agent(SettingsArgs),
-    /// On a node, as root: installs and runs the upgrade scripts that the agent offers
+    /// Installs and runs the upgrade scripts that the agent offers, on a node, as root
     #[command(subcommand)]
     Host(HostCommand),
     /// Releases changes that the coordinator holds, such as deletions of most objects of a kind
@@ -137,6 +152,8 @@ pub(crate) enum Command {
     Cloud(CloudCommand),
     /// Prints a token for kubectl (a credential plugin for users[].user.exec of a kubeconfig)
     Credential(CredentialArgs),
+    /// Shows the versions of this program, the cloud's server and the cluster
+    Version(ShowVersionArgs),
     /// Prints the CustomResourceDefinitions for `kubectl apply -f -`
     Crds {
         /// Only the definitions that this role needs [default: those of all roles]
@@ -147,11 +164,18 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
-    /// Writes the manual pages into a folder
+    /// Prints the names that complete the last word of a command line
+    #[command(hide = true)]
+    Complete {
+        /// The words
+        #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Writes the manual pages into a folder, or prints them as one page of the documentation
     #[command(hide = true)]
     Manual {
         /// The folder
-        folder: PathBuf,
+        folder: Option<PathBuf>,
     },
 }
 
@@ -226,36 +250,6 @@ pub(crate) struct SettingsArgs {
 
     #[command(flatten)]
     pub(crate) flags: RoleFlags,
-}
-
-/// The cluster and the location of its definitions.
-#[derive(Debug, Args)]
-pub(crate) struct Place {
-    /// The configuration file that kOps wrote for kops-controller. Overrides --name and --state
-    #[arg(long, value_name = "FILE")]
-    pub(crate) conf: Option<PathBuf>,
-
-    /// The name of the cluster; requires --state
-    #[arg(long, value_name = "CLUSTER", env = "KOPS_CLUSTER_NAME")]
-    pub(crate) name: Option<ClusterName>,
-
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "KOPS_STATE_STORE",
-        help = "The kOps state store: s3://BUCKET, gs://BUCKET or file:///FOLDER; requires --name"
-    )]
-    pub(crate) state: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum OutputFormat {
-    /// A table
-    Table,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
 }
 
 /// The settings that have a flag. A flag that is not given is absent, so that the file and the environment apply.

@@ -8,18 +8,23 @@ mod api_document;
 mod apply;
 mod attach;
 mod catalogue;
+mod completion;
 mod contexts;
 mod credential;
 mod documents;
+mod fields;
 mod impact;
 mod kinds;
 mod login;
 mod manifests;
+mod names;
 mod objects;
+mod offboard;
 mod operators;
 mod output;
 mod plan;
 mod planner;
+mod preflight;
 mod script_templates;
 mod scripts;
 mod session;
@@ -29,12 +34,15 @@ mod upgrades;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use tidewaiter_cloud::models::Kind;
 
 use crate::Failure;
-use crate::cli::{ClientCommand, CredentialArgs};
+use crate::cli::{ClientCommand, CloudPlace, CredentialArgs};
 
 pub(crate) use apply::confirm;
-pub(crate) use output::{print, table, yaml};
+pub(crate) use output::{is_table, print, rows, yaml};
+
+use session::Session;
 
 /// Runs the command.
 pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
@@ -64,6 +72,31 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
         ClientCommand::Diff(_) => Failure::Configuration(error),
         _ => Failure::Running(error),
     })
+}
+
+/// The version of the server of a context.
+///
+/// # Errors
+/// When the user is not logged in there, or the server does not answer.
+pub(crate) async fn server_version(context: Option<&str>) -> Result<String> {
+    let place = CloudPlace {
+        context: context.map(str::to_owned),
+        ..CloudPlace::default()
+    };
+    Session::open(place)?.server_version().await
+}
+
+/// The id of an object of the organization that has this name in the cloud; None if the user is not logged in, or it
+/// does not resolve the name.
+pub(crate) async fn id_of(kind: Kind, name: &str) -> Option<String> {
+    let session = Session::open(CloudPlace::default()).ok()?;
+    let list = session.organization().ok()?.below(kind.facts().segment);
+    session.find(kind, &list, name).await.ok()?
+}
+
+/// Prints the names that complete the last word of a command line.
+pub(crate) fn complete(words: &[String]) -> Result<()> {
+    run(completion::complete(words))
 }
 
 /// Gives kubectl a token.

@@ -1,6 +1,7 @@
 //! The binary: flags, settings and wiring. The functions of a role are in the role's crate.
 
 mod agent;
+mod ages;
 mod cli;
 mod cloud;
 mod cloud_server;
@@ -8,6 +9,7 @@ mod controller;
 mod coordinator;
 mod explain;
 mod host;
+mod json_path;
 mod live;
 mod password;
 mod place;
@@ -17,12 +19,13 @@ mod settings;
 mod text_file;
 mod upgrade;
 mod validate;
+mod version;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::CommandFactory as _;
+use clap_complete::Shell;
 use tidewaiter_api::Role;
 use tidewaiter_kit::Chain;
 use tidewaiter_kit::role::RoleError;
@@ -79,14 +82,16 @@ fn main() -> ExitCode {
             Err(failure) => Err(failure),
         },
         Command::Credential(args) => cloud::credential(&args),
+        Command::Version(args) => version::main(&args),
         Command::Crds { role } => print_crds(role).map_err(Failure::Running),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "tidewaiter", &mut io::stdout());
-            Ok(())
-        }
-        Command::Manual { folder } => clap_mangen::generate_to(Cli::command(), folder)
+        Command::Completions { shell } => print_completions(shell).map_err(Failure::Running),
+        Command::Complete { words } => cloud::complete(&words).map_err(Failure::Running),
+        Command::Manual { folder: Some(folder) } => clap_mangen::generate_to(Cli::complete_command(), folder)
             .context("writing the manual pages")
             .map_err(Failure::Running),
+        Command::Manual { folder: None } => {
+            write_stdout(&cli::reference::markdown(Cli::complete_command())).map_err(Failure::Running)
+        }
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -115,6 +120,16 @@ fn printed(written: io::Result<()>) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("writing to standard output"),
     }
+}
+
+/// Prints the script of the shell. That of bash completes also what only files and servers know.
+fn print_completions(shell: Shell) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::complete_command(), "tidewaiter", &mut script);
+    if shell == Shell::Bash {
+        script.extend_from_slice(include_bytes!("cli/completion.bash"));
+    }
+    printed(io::stdout().write_all(&script))
 }
 
 fn print_crds(role: Option<CrdRole>) -> Result<()> {

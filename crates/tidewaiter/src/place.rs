@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+use kube::Config;
+use tidewaiter_kit::role::{ClusterError, kube_config, kube_config_in};
 use tidewaiter_kops::{self as kops, ConfigError, ControllerConfig, Loaded};
 
 use crate::cli::Place;
@@ -28,6 +30,17 @@ pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
         project: None,
         address_based_names: None,
     }))
+}
+
+/// The API server of the context, or without one of the current context.
+///
+/// # Errors
+/// When there is no such context, or its cluster cannot be used.
+pub(crate) async fn api_server(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ClusterError> {
+    match context {
+        Some(context) => kube_config_in(kubeconfig, context).await,
+        None => kube_config(kubeconfig, None).await,
+    }
 }
 
 /// Reads the configuration file that kOps wrote.

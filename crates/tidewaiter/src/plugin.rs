@@ -6,7 +6,6 @@
 mod choose;
 mod shown;
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -21,12 +20,15 @@ use tidewaiter_api::values::printable;
 use tidewaiter_api::{ConditionStatus, PluginInventory};
 use tidewaiter_coordinator::controllers::{DIFF_KEY, PluginDiff};
 use tidewaiter_kit::clock::timeout;
-use tidewaiter_kit::role::kube_config;
 use tidewaiter_kit::{Kit, Leadership, SharedClock, SystemClock, client};
 
 use crate::Failure;
-use crate::cli::{DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginPlace, PluginRollbackArgs};
-use crate::cloud::{confirm, print, run, table};
+use crate::cli::{
+    ClusterFlags, DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginHistoryArgs, PluginPlace,
+    PluginRollbackArgs,
+};
+use crate::cloud::{confirm, is_table, print, rows, run};
+use crate::place::api_server;
 use choose::{named, target, title};
 use shown::{shown, shown_as_json};
 
@@ -42,7 +44,7 @@ pub(crate) fn main(command: &PluginCommand) -> Result<(), Failure> {
         match command {
             PluginCommand::Diff(args) => diff(args).await,
             PluginCommand::Approve(args) => approve(args).await,
-            PluginCommand::History(args) => history(&args.place).await,
+            PluginCommand::History(args) => history(args).await,
             PluginCommand::Rollback(args) if args.undo => undo(args).await,
             PluginCommand::Rollback(args) => rollback(args).await,
         }
@@ -51,7 +53,7 @@ pub(crate) fn main(command: &PluginCommand) -> Result<(), Failure> {
 }
 
 async fn diff(args: &PluginDiffArgs) -> Result<()> {
-    let cluster = Cluster::reach(args.place.kubeconfig.as_deref()).await?;
+    let cluster = Cluster::reach(&args.place.cluster).await?;
     let plugin = cluster.plugin(&args.place.name).await?;
     let diff = cluster.diff(&plugin).await?;
     match args.output {
@@ -61,8 +63,8 @@ async fn diff(args: &PluginDiffArgs) -> Result<()> {
 }
 
 async fn approve(args: &PluginApproveArgs) -> Result<()> {
-    let PluginPlace { name, kubeconfig } = &args.place;
-    let cluster = Cluster::reach(kubeconfig.as_deref()).await?;
+    let PluginPlace { name, cluster } = &args.place;
+    let cluster = Cluster::reach(cluster).await?;
     let plugin = cluster.plugin(name).await?;
     let diff = cluster.diff(&plugin).await?;
     print(&shown(&plugin, &diff, false)?)?;
@@ -93,14 +95,15 @@ async fn approve(args: &PluginApproveArgs) -> Result<()> {
     ))
 }
 
-async fn history(place: &PluginPlace) -> Result<()> {
-    let cluster = Cluster::reach(place.kubeconfig.as_deref()).await?;
-    let plugin = cluster.plugin(&place.name).await?;
+async fn history(args: &PluginHistoryArgs) -> Result<()> {
+    let cluster = Cluster::reach(&args.place.cluster).await?;
+    let plugin = cluster.plugin(&args.place.name).await?;
     let inventory = cluster.inventory(&plugin).await?;
     if inventory.spec.releases.is_empty() {
         bail!("no version of {} was accepted yet", title(&plugin));
     }
-    let rows = inventory.spec.releases.iter().map(|release| {
+    let format = &args.printed.output;
+    let releases = inventory.spec.releases.iter().map(|release| {
         let is = |revision: &str| release.revision == revision;
         let state = match (is(&inventory.spec.revision), is(&inventory.spec.approved)) {
             (true, _) => "applied",
@@ -113,11 +116,12 @@ async fn history(place: &PluginPlace) -> Result<()> {
             (false, false) => "yes",
         };
         let digits = release.revision.get(..16).unwrap_or(&release.revision);
-        json!({"version": release.version, "revision": digits, "accepted": release.at.to_string(), "state": state, "rollback": rollback})
+        json!({"id": release.revision, "version": release.version, "revision": digits, "accepted": release.at.to_string(), "state": state, "rollback": rollback})
     });
-    let rows: Vec<Value> = rows.collect();
-    print(&table(&["version", "revision", "accepted", "state", "rollback"], &rows))?;
-    if let Some(asked) = annotation(&plugin, ROLLBACK_ANNOTATION) {
+    let releases: Vec<Value> = releases.collect();
+    let columns = ["version", "revision", "accepted", "state", "rollback", "id"];
+    rows(format, "Release", &columns, &releases)?;
+    if let Some(asked) = annotation(&plugin, ROLLBACK_ANNOTATION).filter(|_| is_table(format)) {
         let asked = printable(asked);
         print(&format!("rollback in force: {asked}\n"))?;
     }
@@ -125,8 +129,8 @@ async fn history(place: &PluginPlace) -> Result<()> {
 }
 
 async fn rollback(args: &PluginRollbackArgs) -> Result<()> {
-    let PluginPlace { name, kubeconfig } = &args.place;
-    let cluster = Cluster::reach(kubeconfig.as_deref()).await?;
+    let PluginPlace { name, cluster } = &args.place;
+    let cluster = Cluster::reach(cluster).await?;
     let plugin = cluster.plugin(name).await?;
     let inventory = cluster.inventory(&plugin).await?;
     let release = target(&inventory.spec, args.to.as_deref())?;
@@ -158,7 +162,7 @@ async fn rollback(args: &PluginRollbackArgs) -> Result<()> {
 }
 
 async fn undo(args: &PluginRollbackArgs) -> Result<()> {
-    let cluster = Cluster::reach(args.place.kubeconfig.as_deref()).await?;
+    let cluster = Cluster::reach(&args.place.cluster).await?;
     let plugin = cluster.plugin(&args.place.name).await?;
     if annotation(&plugin, ROLLBACK_ANNOTATION).is_none() {
         bail!("{} is not rolled back", title(&plugin));
@@ -180,9 +184,9 @@ struct Cluster {
 }
 
 impl Cluster {
-    async fn reach(kubeconfig: Option<&Path>) -> Result<Self> {
+    async fn reach(flags: &ClusterFlags) -> Result<Self> {
         let kit = Kit::new(SystemClock::shared())?;
-        let config = kube_config(kubeconfig, None).await?;
+        let config = api_server(flags.kubeconfig.as_deref(), flags.context.as_deref()).await?;
         let leadership = Leadership::always(kit.clock.clone());
         let client = client::fenced(&config, &leadership, &kit).await?;
         Ok(Self {

@@ -16,12 +16,12 @@ use tidewaiter_api::cloud_sync::{CLOUD_SYNC, CLUSTER_ROLE, NODE, RELEASE_ANNOTAT
 use tidewaiter_api::values::printable;
 use tidewaiter_api::{CloudSync, HeldDeletions, KindSync};
 use tidewaiter_kit::clock::timeout;
-use tidewaiter_kit::role::kube_config;
 use tidewaiter_kit::{Kit, Leadership, SharedClock, SystemClock, client};
 
 use crate::Failure;
 use crate::cli::ReleaseArgs;
 use crate::cloud::{confirm, print, run};
+use crate::place::api_server;
 
 /// The deadline of the coordinator for one step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,7 +36,7 @@ pub(crate) fn main(args: &ReleaseArgs) -> Result<(), Failure> {
 
 async fn release(args: &ReleaseArgs) -> Result<()> {
     let kit = Kit::new(SystemClock::shared())?;
-    let config = kube_config(args.kubeconfig.as_deref(), None).await?;
+    let config = api_server(args.cluster.kubeconfig.as_deref(), args.cluster.context.as_deref()).await?;
     let leadership = Leadership::always(kit.clock.clone());
     let mirror = Mirror {
         objects: Api::all(client::fenced(&config, &leadership, &kit).await?),

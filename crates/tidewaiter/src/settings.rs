@@ -19,10 +19,10 @@ use url::Url;
     expecting = "a mapping with namespace and name"
 )]
 pub(crate) struct LeasePlace {
-    /// Its namespace.
+    /// The namespace of the leader's Lease.
     #[serde(deserialize_with = "object_name")]
     pub(crate) namespace: String,
-    /// Its name.
+    /// The name of the leader's Lease.
     #[serde(deserialize_with = "object_name")]
     pub(crate) name: String,
 }

@@ -1,7 +1,7 @@
 //! The text files that a person names to a command: documents, scripts, manifests, keys, passwords.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read};
 use std::path::Path;
 
 use tidewaiter_kit::files;
@@ -9,13 +9,41 @@ use tidewaiter_kit::files;
 /// Larger than anything that the cloud accepts.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
 
+/// The standard input as a file that an argument names, as for kubectl.
+const STDIN: &str = "-";
+
+/// The name, for messages, of a file that an argument names.
+pub(crate) fn origin(path: &Path) -> String {
+    if path == Path::new(STDIN) {
+        "the standard input".to_owned()
+    } else {
+        path.display().to_string()
+    }
+}
+
+/// As [`read`], for a file that an argument names: `-` is the standard input.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_named(path: &Path) -> io::Result<String> {
+    if path == Path::new(STDIN) {
+        text(io::stdin().lock())
+    } else {
+        read(path)
+    }
+}
+
 /// Reads a whole file, or a pipe to its end.
 ///
 /// # Errors
 /// If it cannot be read, is no text, or does not end after 32 MiB.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
+    text(File::open(path)?)
+}
+
+fn text(file: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 32 MiB"));
     }

@@ -1,34 +1,43 @@
 //! `tidewaiter upgrade`: shows what an upgrade does, and follows it. It only reads, and its words come from the
 //! functions that the coordinator uses.
 
+mod file;
 mod look;
 mod news;
 mod watch;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use serde::Serialize;
-use tidewaiter_kit::role::kube_config;
 use tidewaiter_kit::{Kit, Leadership, SharedClock, SystemClock, client};
 use tidewaiter_upgrade::{NodeOutlook, Outlook};
 
 use crate::Failure;
-use crate::cli::{UpgradeCommand, UpgradePlace, UpgradePlanArgs};
+use crate::cli::{ClusterFlags, UpgradeCommand, UpgradePlanArgs};
 use crate::cloud::run;
 use crate::explain::output::{Table, print};
-use look::{SeenUpgrade, look_at_upgrade};
+use crate::place::api_server;
+use look::{SeenUpgrade, look_ahead_at_upgrade, look_at_upgrade};
 
 /// Nothing was decided about the upgrade yet.
 const UNSEEN: &str = "No coordinator has looked at it yet: check that one runs with `upgrades: enabled`.";
+
+/// The upgrade is that of a file.
+const NOT_CREATED: &str = "It is not created yet.";
+
+/// No agent offers the script to its host.
+const NO_AGENTS: &str = "No agent of its nodes reports upgrades, so none of them runs the script: install the agent with \
+                         `upgrades: enabled`.";
 
 /// Runs the command.
 pub(crate) fn main(command: &UpgradeCommand) -> Result<ExitCode, Failure> {
     run(async {
         match command {
             UpgradeCommand::Plan(args) => plan(args).await.map(|()| ExitCode::SUCCESS),
-            UpgradeCommand::Watch(args) => watch::watch(&args.place).await,
+            UpgradeCommand::Watch(args) => watch::watch(args).await,
         }
     })
     .map_err(Failure::Running)
@@ -54,13 +63,26 @@ struct Line<'a> {
 }
 
 async fn plan(args: &UpgradePlanArgs) -> Result<()> {
-    let UpgradePlace { name, kubeconfig } = &args.place;
-    let (client, clock) = reader(kubeconfig.as_deref()).await?;
-    let seen = look_at_upgrade(&client, name).await?;
+    // An invalid file is refused before the first request.
+    let file = args.filename.as_deref().map(file::read).transpose()?;
+    let (client, clock) = reader(&args.place.cluster).await?;
+    let seen = if let Some(mut upgrade) = file {
+        // Those that exist go before it.
+        upgrade.metadata.creation_timestamp = Some(Time(clock.now()));
+        look_ahead_at_upgrade(&client, upgrade).await?
+    } else {
+        let name = args.name.as_ref().context("NAME or --filename is missing")?;
+        look_at_upgrade(&client, name).await?
+    };
     let outlook = seen.outlook(clock.now());
+    let mut summary = summary(&seen, &outlook);
+    if args.filename.is_some() {
+        summary.retain(|sentence| sentence != UNSEEN);
+        summary.push(NOT_CREATED.to_owned());
+    }
     let plan = Plan {
-        name,
-        summary: summary(&seen, &outlook),
+        name: seen.object.metadata.name.as_deref().unwrap_or_default(),
+        summary,
         nodes: outlook.nodes.iter().map(line).collect(),
         left_out: outlook.left_out.iter().map(line).collect(),
     };
@@ -73,6 +95,9 @@ fn summary(seen: &SeenUpgrade, outlook: &Outlook) -> Vec<String> {
     summary.extend(news::ending(&seen.object).map(|(_, words)| format!("The coordinator says: {words}")));
     if seen.object.status.is_none() && !news::is_over(&seen.object) {
         summary.push(UNSEEN.to_owned());
+    }
+    if seen.lacks_agents(outlook) && !news::is_over(&seen.object) {
+        summary.push(NO_AGENTS.to_owned());
     }
     summary
 }
@@ -111,9 +136,9 @@ fn tables(plan: &Plan<'_>) -> Vec<Table> {
 }
 
 /// A client that cannot write.
-pub(crate) async fn reader(kubeconfig: Option<&std::path::Path>) -> Result<(Client, SharedClock)> {
+pub(crate) async fn reader(cluster: &ClusterFlags) -> Result<(Client, SharedClock)> {
     let kit = Kit::new(SystemClock::shared())?;
-    let config = kube_config(kubeconfig, None).await?;
+    let config = api_server(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
     let never = Leadership::never(kit.clock.clone());
     Ok((client::fenced(&config, &never, &kit).await?, kit.clock))
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use tidewaiter_api::node_report::{APPLIED, ForeignKey};
+use tidewaiter_api::values::EndTime;
 use tidewaiter_api::{ConditionStatus, NodeReport, NodeReportStatus};
 use uuid::Uuid;
 
@@ -14,8 +16,8 @@ use crate::user_controller::{User, Wanted, wanted};
 /// A key of a user: the id, and the fingerprint.
 type UserKey = (String, String);
 
-/// Compares the keys of the Users with those in the reports. `agents` are the nodes on which an agent is ready, if
-/// that is known.
+/// Compares the keys of the Users that have not ended at `now` with those in the reports. `agents` are the nodes on
+/// which an agent is ready, if that is known.
 #[must_use]
 pub fn describe(
     users: &[User],
@@ -23,11 +25,16 @@ pub fn describe(
     nodes: &[Node],
     agents: Option<&BTreeSet<String>>,
     question: &LoginQuestion,
+    now: Timestamp,
 ) -> LoginsExplained {
     let users: Vec<Shared<'_>> = users.iter().map(Shared).collect();
     let wanted = wanted(&users, &Logins::new(), false);
     let query = UserQuery::new(&users, question);
-    let due = query.due(&wanted);
+    let ends = query.ends(&wanted);
+    let (ended, due): (Vec<_>, Vec<_>) = ends
+        .iter()
+        .partition(|(_, end)| end.is_some_and(|it| it.has_passed(now)));
+    let due: BTreeSet<UserKey> = due.into_iter().map(|(key, _)| key.clone()).collect();
     let reports: BTreeMap<&str, &NodeReport> = reports.iter().map(|report| (name(&report.metadata), report)).collect();
     let nodes: BTreeMap<&str, &Node> = nodes.iter().map(|node| (name(&node.metadata), node)).collect();
     let names: BTreeSet<&str> = reports.keys().chain(nodes.keys()).copied().collect();
@@ -40,8 +47,13 @@ pub fn describe(
         key: refused.key.clone(),
         why: refused.reason.clone(),
     });
+    let ended = ended.into_iter().map(|((user, fingerprint), _)| RefusedExplained {
+        user: user.clone(),
+        key: fingerprint.clone(),
+        why: "its time is over: expires_at of the User or of the key has passed".to_owned(),
+    });
     let mut answer = LoginsExplained {
-        refused: refused.collect(),
+        refused: refused.chain(ended).collect(),
         ..LoginsExplained::default()
     };
     for node in names {
@@ -53,6 +65,10 @@ pub fn describe(
             key.push_str(&of_users(key, report, &wanted, &query));
         }
         answer.nodes.push(explained);
+    }
+    for login in &mut answer.applied {
+        let end = ends.get(&(login.user.clone(), login.fingerprint.clone()));
+        login.expires_at = end.copied().flatten().map(|end| end.to_string());
     }
     answer
 }
@@ -96,12 +112,15 @@ impl<'a> UserQuery<'a> {
         self.names.get(id).copied().unwrap_or_default()
     }
 
-    /// The keys that should be on every node.
-    fn due(&self, wanted: &Wanted) -> BTreeSet<UserKey> {
+    /// The keys of the Users, which are on every node until they end.
+    fn ends(&self, wanted: &Wanted) -> BTreeMap<UserKey, Option<EndTime>> {
         let users = wanted.logins.iter().map(|(id, keys)| (id.to_string(), keys));
         let users = users.filter(|(id, _)| self.matches(id));
         users
-            .flat_map(|(id, keys)| keys.iter().map(move |key| (id.clone(), key.fingerprint.clone())))
+            .flat_map(|(id, keys)| {
+                keys.iter()
+                    .map(move |key| ((id.clone(), key.fingerprint.clone()), key.end))
+            })
             .collect()
     }
 
@@ -133,6 +152,7 @@ impl<'a> UserQuery<'a> {
                     user: user.id.clone(),
                     name: self.name(&user.id).to_owned(),
                     fingerprint: fingerprint.clone(),
+                    expires_at: None,
                     since: user.since.to_string(),
                 });
             }
@@ -257,6 +277,7 @@ mod tests {
     const GONE: &str = "00000000-0000-4000-8000-00000000000c";
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
     const PRINT: &str = "SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4";
+    const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
     fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
         serde_json::from_value(value).unwrap()
@@ -301,7 +322,8 @@ mod tests {
         ];
         let nodes = [node("n1", "True"), node("n2", "Unknown"), node("n3", "True")];
         let agents = BTreeSet::from(["n1", "n2"].map(str::to_owned));
-        let answer = describe(&users, &reports, &nodes, Some(&agents), &LoginQuestion::default());
+        let question = LoginQuestion::default();
+        let answer = describe(&users, &reports, &nodes, Some(&agents), &question, NOW);
         let applied: Vec<_> = answer
             .applied
             .iter()
@@ -339,6 +361,30 @@ mod tests {
     }
 
     #[test]
+    fn an_end_is_shown_and_a_key_that_has_ended_is_due_nowhere() {
+        let ending = |end: &str| {
+            let mut ending = user(A, "alice", &[KEY]);
+            end.clone_into(&mut ending.spec.expires_at);
+            [ending]
+        };
+        let (reports, nodes) = ([report("n1", &[A], "True")], [node("n1", "True")]);
+        let question = LoginQuestion::default();
+        let answer = |end: &str| describe(&ending(end), &reports, &nodes, None, &question, NOW);
+        let (past, ahead) = ("2027-01-15T08:00:00Z", "2027-01-15T08:00:01Z");
+        let open = answer(ahead);
+        assert_eq!(open.applied[0].expires_at.as_deref(), Some(ahead));
+        assert_eq!((pending(&open), open.applied.len()), (vec![], 1));
+        let ended = answer(past);
+        assert_eq!(ended.pending[0].due, "remove");
+        assert!(
+            ended
+                .refused
+                .iter()
+                .any(|row| row.key == PRINT && row.why.contains("expires_at"))
+        );
+    }
+
+    #[test]
     fn one_user_or_one_node_is_asked_about() {
         let users = [user(A, "alice", &[KEY]), user(B, "bob", &["bad"])];
         let reports = [report("n1", &[A, B], "True"), report("n2", &[A], "True")];
@@ -348,7 +394,7 @@ mod tests {
                 user: user.map(str::to_owned),
                 node: node.map(str::to_owned),
             };
-            let answer = describe(&users, &reports, &nodes, None, &question);
+            let answer = describe(&users, &reports, &nodes, None, &question, NOW);
             let applied = answer.applied.iter().map(|row| format!("{} {}", row.node, row.name));
             (
                 applied.collect::<Vec<_>>().join(", "),
@@ -375,7 +421,7 @@ mod tests {
             (Some(&none), false, "no agent is ready on the node"),
             (None, false, "it is not known whether the agent still runs"),
         ] {
-            let answer = describe(&[], &reports, &nodes, agents, &LoginQuestion::default());
+            let answer = describe(&[], &reports, &nodes, agents, &LoginQuestion::default(), NOW);
             let found = &answer.nodes[0];
             assert!(
                 found.is_current == is_current && found.state.contains(words),

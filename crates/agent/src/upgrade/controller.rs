@@ -122,10 +122,11 @@ pub(crate) fn start(
     .fields(&format!("metadata.name={}", access.node))
     .optional()
     .start(tasks, &context.kit);
-    orders.notify(queue.always(key()));
+    orders.notify(queue.always(key()).unawaited());
     sync.notify(
         queue
             .always(key())
+            .unawaited()
             .unless(|before, after| cluster(before) == cluster(after)),
     );
     tasks.spawn(

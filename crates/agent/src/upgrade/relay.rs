@@ -21,13 +21,13 @@ const MAX_BYTES: usize = 1024 * 1024;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CoordinatorSettings {
-    /// The address of its endpoints.
+    /// The address of the coordinator's endpoints, from which scripts come.
     #[serde(deserialize_with = "address")]
     pub url: Url,
-    /// The file with the certificates of the authorities that vouch for it. Without it, those of the system count.
+    /// The file with the certificates that are trusted for the coordinator in place of those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// The file with the token for it. The kubelet renews it.
+    /// The file with the token for the coordinator. The kubelet renews it.
     pub token_file: PathBuf,
 }
 

@@ -205,6 +205,12 @@ impl AuthorizedKeysFiles {
         is_changed
     }
 
+    /// Returns true if a key has ended at `time` since the last pass.
+    pub(crate) fn is_end_due(&self, time: Timestamp) -> bool {
+        let state = self.state.lock();
+        !state.is_stopped && state.is_end_due(time)
+    }
+
     /// Writes a copy of the file for the next time that somebody changes it: to restore the file then takes no time of
     /// the disk.
     pub(crate) fn prepare(&self) {

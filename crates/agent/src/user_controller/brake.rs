@@ -165,6 +165,7 @@ mod tests {
         LoginKey {
             data: name.to_owned(),
             fingerprint: String::new(),
+            end: None,
         }
     }
 

@@ -11,7 +11,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Deserializer, Serialize};
 use tidewaiter_api::containership::User as FullUser;
-use tidewaiter_api::values::{SshKeyLine, printable};
+use tidewaiter_api::values::{EndTime, SshKeyLine, printable};
 use tidewaiter_kit::writer::has_applied;
 use uuid::Uuid;
 
@@ -46,6 +46,8 @@ pub(crate) struct UserSpec {
     pub(crate) id: String,
     #[serde(default)]
     pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) expires_at: String,
     #[serde(default, deserialize_with = "null_is_empty")]
     pub(crate) ssh_keys: Vec<UserKey>,
 }
@@ -55,6 +57,8 @@ pub(crate) struct UserSpec {
 pub(crate) struct UserKey {
     #[serde(default)]
     pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) expires_at: String,
     pub(crate) key: String,
 }
 
@@ -105,10 +109,11 @@ impl User {
 }
 
 /// The logins that `users` request. A User that is being deleted requests nothing, however long a finalizer keeps it:
-/// a finalizer prolongs no access that the cloud has ended. Where there are too many keys, those who can log in
-/// (`first`) keep theirs: nobody takes their place by new Users. Where a mirror of the cloud writes the Users
-/// (`is_mirrored`), one that somebody else has made or edited changes nothing: who can log in keeps the keys that the
-/// node has, until the mirror has undone it.
+/// a finalizer prolongs no access that the cloud has ended. A key that has ended is requested with its end, because an
+/// end is no removal, which may have to wait. Where there are too many keys, those who can log in (`first`) keep
+/// theirs: nobody takes their place by new Users. Where a mirror of the cloud writes the Users (`is_mirrored`), one
+/// that somebody else has made or edited changes nothing: who can log in keeps the keys that the node has, until the
+/// mirror has undone it.
 pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: &Logins, is_mirrored: bool) -> Wanted {
     let mut wanted = Wanted::default();
     let (mut owners, mut bytes) = (BTreeMap::new(), 0);
@@ -170,6 +175,7 @@ impl Wanted {
     /// `owners` has the user of each key that is written.
     fn add(&mut self, id: Uuid, user: &User, owners: &mut BTreeMap<String, Uuid>, bytes: &mut usize) {
         let mut own = BTreeSet::new();
+        let end_of_user = EndTime::of_field(&user.spec.expires_at);
         for (index, given) in user.spec.ssh_keys.iter().enumerate() {
             let position = format!("number {}", index + 1);
             let name = if given.name.is_empty() { &position } else { &given.name };
@@ -182,7 +188,13 @@ impl Wanted {
                 break;
             }
             let key = match SshKeyLine::parse(&given.key) {
-                Ok(key) => LoginKey::from(&key),
+                Ok(key) => LoginKey {
+                    end: [end_of_user, EndTime::of_field(&given.expires_at)]
+                        .into_iter()
+                        .flatten()
+                        .min(),
+                    ..LoginKey::from(&key)
+                },
                 Err(rule) => {
                     self.refuse(user, name, format!("the key {rule}"));
                     continue;

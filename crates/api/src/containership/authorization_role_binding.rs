@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{MAX_ID, NAMESPACE_OR_EMPTY};
+use crate::values::EndTime;
 
 /// A binding, as the cloud lists those of the cluster.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -30,6 +31,7 @@ use super::{MAX_ID, NAMESPACE_OR_EMPTY};
     printcolumn(name = "User", type_ = "string", json_path = ".spec.user_id", description = "The id of the user", priority = 1),
     printcolumn(name = "Team", type_ = "string", json_path = ".spec.team_id", description = "The id of the team", priority = 1),
     printcolumn(name = "In", type_ = "string", json_path = ".spec.namespace", description = "The namespace; empty for the whole cluster", priority = 1),
+    printcolumn(name = "Expires", type_ = "string", json_path = ".spec.expires_at", description = "The time at which the binding ends; empty if it does not", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[x_kube(validation = Rule::new("self.type != 'UserBinding' || (has(self.user_id) && self.user_id != '')").message("a UserBinding must have a user_id"))]
@@ -71,6 +73,10 @@ pub struct AuthorizationRoleBindingSpec {
     #[serde(default)]
     #[schemars(regex(pattern = NAMESPACE_OR_EMPTY))]
     pub namespace: String,
+    /// The time from which on the binding gives nothing any more, `2027-01-31T18:00:00Z`; absent if there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(regex(pattern = EndTime::FIELD_PATTERN))]
+    pub expires_at: String,
 }
 
 /// Who gets the role.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MAX_ID;
 use crate::schema::null_is_empty;
+use crate::values::EndTime;
 
 /// A user, as the cloud lists the users of this cluster.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -27,6 +28,7 @@ use crate::schema::null_is_empty;
     label("containership.io/managed", "true"),
     validation = Rule::new("self.metadata.name == self.spec.id").message("metadata.name must be spec.id"),
     printcolumn(name = "User", type_ = "string", json_path = ".spec.name", description = "The name of the user", priority = 1),
+    printcolumn(name = "Expires", type_ = "string", json_path = ".spec.expires_at", description = "The time at which the access ends; empty if it does not", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 pub struct UserSpec {
@@ -42,6 +44,10 @@ pub struct UserSpec {
     /// When the user was added to the organization, as the cloud writes it.
     #[serde(default)]
     pub added_at: String,
+    /// The time from which on no key of the user counts any more, `2027-01-31T18:00:00Z`; absent if there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(regex(pattern = EndTime::FIELD_PATTERN))]
+    pub expires_at: String,
     /// The SSH keys with which the user may log in.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub ssh_keys: Vec<SshKey>,
@@ -59,6 +65,10 @@ pub struct SshKey {
     /// The fingerprint of the key, as the cloud writes it.
     #[serde(default)]
     pub fingerprint: String,
+    /// The time from which on the key does not count any more, `2027-01-31T18:00:00Z`; absent if there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(regex(pattern = EndTime::FIELD_PATTERN))]
+    pub expires_at: String,
     /// The key as one line: its type, its data in base64, and an optional comment (sshd(8), its file format). It becomes
     /// a line of `authorized_keys` on each node, so it has no options and no control characters but tabs. A line ending
     /// is dropped.

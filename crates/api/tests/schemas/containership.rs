@@ -17,6 +17,20 @@ fn id() -> Case {
     harmful("/spec/id", vec![], values(&["", "other", "../x"]))
 }
 
+/// An end that no type can parse is one that has passed.
+fn end(pointer: &'static str) -> Case {
+    let hostile = [
+        "never",
+        "2027-01-31",
+        "2027-13-01T00:00:00Z",
+        "2027-01-31T18:00:00",
+        "2027-01-31T18:00:00.5Z",
+        "2027-01-31T19:00:00+01:00",
+        "2027-01-31T18:00:00Z\n",
+    ];
+    harmful(pointer, values(&["", "2027-01-31T18:00:00Z"]), values(&hostile))
+}
+
 fn user_cases() -> Vec<Case> {
     let rsa = "ssh-rsa AAAAB3NzaC1yc2E= alice@example.com";
     let security_key = "sk-ssh-ed25519@openssh.com AAAAGnNr";
@@ -44,6 +58,8 @@ fn user_cases() -> Vec<Case> {
             vec![json!("a"), json!([1])],
         ),
         case("/spec/avatar_url", values(&["", "junk"]), vec![json!(1), json!([])]),
+        end("/spec/expires_at"),
+        end("/spec/ssh_keys/0/expires_at"),
     ]
 }
 
@@ -187,6 +203,7 @@ fn binding_cases() -> Vec<Case> {
             values(&["", "team-a"]),
             values(&["../x", "A", "a.b", "a\n", &"a".repeat(64)]),
         ),
+        end("/spec/expires_at"),
     ]
 }
 

@@ -36,10 +36,8 @@ pub struct Caller {
 /// The purpose of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
-    /// The cloud.
     #[default]
     Cloud,
-    /// One cluster.
     Cluster(ClusterId),
     /// A cluster whose id is malformed.
     Unknown,
@@ -48,7 +46,6 @@ pub enum Audience {
 /// A membership of an organization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// The organization.
     pub organization: OrganizationId,
     /// The role of the caller there, if the cloud says it: `owner`, `admin`, `member`, `read_only` or `cluster`.
     pub role: Option<String>,
@@ -82,9 +79,6 @@ impl Client {
     }
 
     /// The keys with which the cloud signs tokens.
-    ///
-    /// # Errors
-    /// If there is no complete response; see [`ClientError`].
     pub async fn published_keys(&self) -> Result<PublishedKeys, ClientError> {
         let request = Request::new(Method::GET, Path::well_known("jwks.json"));
         let answer = self.request(&request).await?;
@@ -197,14 +191,11 @@ impl From<Said> for Caller {
                 role: membership.role,
             })
         });
+        let roles = said.metadata.and_then(|metadata| metadata.roles);
         Self {
             subject: subject.unwrap_or_default(),
             organizations: memberships.collect(),
-            roles: said
-                .metadata
-                .and_then(|metadata| metadata.roles)
-                .map(OneOrMore::into_vec)
-                .unwrap_or_default(),
+            roles: roles.map(OneOrMore::into_vec).unwrap_or_default(),
             audience: audience(&audiences),
         }
     }

@@ -14,31 +14,19 @@ pub enum ClientError {
     /// 401 or 403: the token is invalid, expired, or lacks the permission. A retry does not help.
     #[error("{request} was refused with {status}: {message}")]
     Refused {
-        /// The request.
         request: String,
-        /// 401 or 403.
         status: u16,
-        /// The server's message.
         message: String,
     },
     /// 404 in the API's format: the object does not exist, or this caller may not see it.
     #[error("{request}: {message}")]
-    NotOurs {
-        /// The request.
-        request: String,
-        /// The server's message.
-        message: String,
-    },
+    NotOurs { request: String, message: String },
     /// A retry may succeed: the network, a timeout, 408, 429 or 5xx.
     #[error("{request} failed: {reason}")]
     Unavailable {
-        /// The request.
         request: String,
-        /// The cause.
         reason: String,
-        /// The delay that the server requests.
         retry_after: Option<Duration>,
-        /// The network error.
         #[source]
         source: Option<reqwest::Error>,
     },
@@ -46,22 +34,14 @@ pub enum ClientError {
     /// empty list.
     #[error("{request} got an invalid response: {reason}")]
     Invalid {
-        /// The request.
         request: String,
-        /// The error in the response.
         reason: String,
-        /// The network error, if the response was truncated.
         #[source]
         source: Option<reqwest::Error>,
     },
     /// The server rejects the request: the caller must change it.
     #[error("{request} was rejected: {}", .failure.message)]
-    Rejected {
-        /// The request.
-        request: String,
-        /// The server's message.
-        failure: Failure,
-    },
+    Rejected { request: String, failure: Failure },
 }
 
 impl ClientError {

@@ -32,21 +32,18 @@ impl Path {
         }
     }
 
-    /// Appends a segment.
     #[must_use]
     pub fn below(mut self, segment: impl Display) -> Self {
         self.segments.push(segment.to_string());
         self
     }
 
-    /// Appends a query parameter.
     #[must_use]
     pub fn query(mut self, name: &'static str, value: impl Display) -> Self {
         self.query.push((name, value.to_string()));
         self
     }
 
-    /// Applies `change` to every segment.
     #[must_use]
     pub fn map(mut self, change: impl Fn(String) -> String) -> Self {
         self.segments = self.segments.into_iter().map(change).collect();
@@ -103,21 +100,17 @@ macro_rules! paths {
     )+ };
 }
 
-/// An organization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Organization(pub OrganizationId);
 
 impl Organization {
-    /// Its own path.
     #[must_use]
     pub fn path(self) -> Path {
         Path::new(["organizations"]).below(self.0)
     }
 
     paths! {
-        /// Its members.
         users: "users";
-        /// Its registries.
         registries: "registries";
     }
 }
@@ -125,38 +118,31 @@ impl Organization {
 /// A cluster of an organization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// The organization of the cluster.
     pub organization: OrganizationId,
-    /// The id of the cluster.
     pub id: ClusterId,
 }
 
 impl Cluster {
-    /// Its own path.
     #[must_use]
     pub fn path(self) -> Path {
         Organization(self.organization).path().below("clusters").below(self.id)
     }
 
-    /// Its organization.
     #[must_use]
     pub fn organization(self) -> Organization {
         Organization(self.organization)
     }
 
-    /// A plugin.
     #[must_use]
     pub fn plugin(self, plugin: PluginId) -> Path {
         self.plugins().below(plugin)
     }
 
-    /// A node pool.
     #[must_use]
     pub fn node_pool(self, pool: NodePoolId) -> Path {
         self.node_pools().below(pool)
     }
 
-    /// The labels of a node pool.
     #[must_use]
     pub fn node_pool_labels(self, pool: NodePoolId) -> Path {
         self.node_pool(pool).below("labels")
@@ -168,7 +154,6 @@ impl Cluster {
         self.node_pool(pool).below("autoscaling-policies")
     }
 
-    /// The status of a node.
     #[must_use]
     pub fn node_status(self, node: NodeId) -> Path {
         self.nodes().below(node).below("status")
@@ -195,32 +180,22 @@ impl Cluster {
         path.query("cluster_id", self.id)
     }
 
-    /// The progress of an upgrade.
     #[must_use]
     pub fn upgrade_status(self, upgrade: UpgradeId) -> Path {
         self.upgrades().below(upgrade).below("status")
     }
 
     paths! {
-        /// Its status.
         status: "status";
-        /// Its plugins.
         plugins: "plugins";
-        /// Its labels.
         labels: "labels";
-        /// Its node pools.
         node_pools: "node-pools";
-        /// Its nodes.
         nodes: "nodes";
         /// The users who may log in on its nodes.
         ssh_users: "ssh-users";
-        /// Its autoscaling policies.
         autoscaling_policies: "autoscaling-policies";
-        /// Its upgrades.
         upgrades: "upgrades";
-        /// The record of deletions.
         deletions: "deletions";
-        /// The change stream.
         events: "events";
     }
 }

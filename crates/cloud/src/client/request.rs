@@ -23,24 +23,18 @@ impl fmt::Display for ETag {
 /// The body of a request.
 #[derive(Clone)]
 pub enum Body {
-    /// An object.
     Json(Value),
-    /// The script of an upgrade.
     Script(UpgradeScript),
 }
 
-/// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The method.
     pub method: Method,
-    /// The path.
     pub path: Path,
     /// `If-None-Match`: the response is 304 if this is the current version.
     pub known: Option<ETag>,
     /// `If-Match`: the response is 412 unless this is the current version.
     pub if_match: Option<ETag>,
-    /// The body.
     pub body: Option<Body>,
     /// True if the request must not be retried.
     pub once: bool,
@@ -52,10 +46,10 @@ pub struct Request {
 pub struct Answer {
     /// A success status, or 304.
     pub status: StatusCode,
-    /// The version in the response.
     pub etag: Option<ETag>,
+    /// The program that responded and its version, as it states them: `tidewaiter/0.1.0`.
+    pub server: Option<String>,
     pub(super) body: Bytes,
-    /// The memory of the body.
     pub(super) part: Option<BudgetPart>,
 }
 
@@ -74,7 +68,6 @@ impl Request {
         }
     }
 
-    /// Sets the body to an object.
     #[must_use]
     pub fn json(mut self, value: Value) -> Self {
         self.body = Some(Body::Json(value));
@@ -83,7 +76,6 @@ impl Request {
 }
 
 impl Answer {
-    /// The body.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.body

@@ -44,7 +44,6 @@ pub fn has_user(url: &Url) -> bool {
 }
 
 impl BaseUrl {
-    /// The URL.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
@@ -101,14 +100,10 @@ impl FromStr for BaseUrl {
     }
 }
 
-/// The settings of the client.
 #[derive(Clone)]
 pub struct ClientSettings {
-    /// The base URL of the API.
     pub api: BaseUrl,
-    /// The base URL of Provision.
     pub provision: BaseUrl,
-    /// The base URL of Auth.
     pub auth: BaseUrl,
     /// The token of the caller; without it, only logging in is useful.
     pub token: Option<AccessToken>,
@@ -163,10 +158,8 @@ impl ClientSettings {
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<CloudEnvironment, SettingsError> {
         let variables = Variables::new(variables);
-        let api: BaseUrl = variables.required(
-            "API_BASE_URL",
-            "the URL of the cloud, for example https://cloud.example.com",
-        )?;
+        let wanted = "the URL of the cloud, for example https://cloud.example.com";
+        let api: BaseUrl = variables.required("API_BASE_URL", wanted)?;
         let mut settings = Self::new(api.clone());
         settings.provision = variables.optional("PROVISION_BASE_URL")?.unwrap_or_else(|| api.clone());
         settings.auth = variables.optional("AUTH_BASE_URL")?.unwrap_or(api);
@@ -174,10 +167,8 @@ impl ClientSettings {
             organization: variables.required("ORGANIZATION_ID", "the id of the cluster's organization")?,
             id: variables.required("CLUSTER_ID", "the id of the cluster in the cloud")?,
         };
-        settings.token = Some(variables.required(
-            "CLUSTER_API_KEY",
-            "the API key that the cloud returned when the cluster was attached",
-        )?);
+        let wanted = "the API key that the cloud returned when the cluster was attached";
+        settings.token = Some(variables.required("CLUSTER_API_KEY", wanted)?);
         if let Some(Interval(interval)) = variables.optional("SYNC_INTERVAL_SEC")? {
             settings.sync_interval = interval;
         }
@@ -243,43 +234,27 @@ impl fmt::Debug for ClientSettings {
 /// The environment of a cluster's controllers.
 #[derive(Clone, Debug)]
 pub struct CloudEnvironment {
-    /// The settings of the client.
     pub settings: ClientSettings,
-    /// The cluster.
     pub cluster: Cluster,
 }
 
-/// Invalid settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// A variable is not set.
     #[error("{variable} is not set: it must be {wanted}")]
-    Missing {
-        /// The variable.
-        variable: String,
-        /// The expected value.
-        wanted: &'static str,
-    },
-    /// A variable has an invalid value.
+    Missing { variable: String, wanted: &'static str },
     #[error("{variable} is {reason}")]
     Invalid {
-        /// The variable.
         variable: String,
         /// The value unless it is secret, the error and what is allowed.
         reason: String,
     },
-    /// The file with certificates cannot be read.
     #[error("{variable} is {path}: the file cannot be read")]
     Ca {
-        /// The variable.
         variable: String,
-        /// The file.
         path: String,
-        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The certificates are invalid.
     #[error("the CA certificates cannot be used: they must be PEM, one or more CERTIFICATE blocks")]
     Certificates(#[source] Option<reqwest::Error>),
     /// With this base URL the token would be sent in plain text to another host.

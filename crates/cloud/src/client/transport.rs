@@ -17,6 +17,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use reqwest::{Certificate, Proxy, Response, redirect, retry};
 use tidewaiter_kit::SharedClock;
+use tidewaiter_kit::chain::is_other_protocol;
 use tidewaiter_kit::client::retry_after_header;
 use tidewaiter_kit::clock::{Elapsed, timeout};
 use tokio::sync::Semaphore;
@@ -70,16 +71,15 @@ pub(super) struct Transport {
 impl Transport {
     pub(super) fn new(settings: &ClientSettings, clock: SharedClock) -> Result<Self, SettingsError> {
         let plain = settings.bases().into_iter().find(|base| base.is_plain());
-        let shown = settings
-            .bases()
-            .into_iter()
-            .find(|base| base.is_plain() && !base.is_loopback());
+        let mut bases = settings.bases().into_iter();
+        let shown = bases.find(|base| base.is_plain() && !base.is_loopback());
         if let Some(base) = shown.filter(|_| !settings.allow_plain_http) {
             return Err(SettingsError::Plain(base.clone()));
         }
         let builder = || builder(settings, plain.is_some());
         let http = builder()?.build().map_err(SettingsError::Build)?;
         let unpooled = builder()?.pool_max_idle_per_host(0).build();
+        let token = settings.token.as_ref();
         Ok(Self {
             exchange: exchange(http.clone()),
             exchange_anew: exchange(unpooled.map_err(SettingsError::Build)?),
@@ -87,10 +87,7 @@ impl Transport {
             hedge_after: settings.hedge_after,
             hedge: Arc::new(Semaphore::new(1)),
             urls: Arc::new(settings.urls()),
-            token: settings
-                .token
-                .as_ref()
-                .map(|token| TokenSource::new(token, settings.token_file.clone())),
+            token: token.map(|token| TokenSource::new(token, settings.token_file.clone())),
             timeout: settings.timeout,
             availability: Arc::default(),
             clock,
@@ -111,7 +108,6 @@ impl Transport {
         }
     }
 
-    /// Returns the transport with `token`.
     pub(super) fn with_token(&self, token: &AccessToken) -> Self {
         Self {
             token: Some(TokenSource::new(token, None)),
@@ -119,7 +115,6 @@ impl Transport {
         }
     }
 
-    /// The base URL of the API.
     pub(super) fn base_url(&self) -> &str {
         self.urls[0].as_str().trim_end_matches('/')
     }
@@ -204,10 +199,15 @@ impl Transport {
             }
         };
         let failed = |error: reqwest::Error| {
-            let reason = if error.is_connect() {
-                format!("cannot connect to {origin}")
-            } else {
-                "the connection was interrupted".to_owned()
+            let reason = match (is_other_protocol(&error), error.is_connect()) {
+                (true, true) => format!(
+                    "{origin} answers without TLS: correct the port, or, for a cloud on this machine alone, use http://"
+                ),
+                (true, false) if origin.starts_with("http://") => {
+                    format!("{origin} does not answer in plain HTTP: correct the port, or use https://")
+                }
+                (_, true) => format!("cannot connect to {origin}"),
+                (_, false) => "the connection was interrupted".to_owned(),
             };
             unavailable(request, reason, None, Some(error.without_url()))
         };
@@ -218,6 +218,8 @@ impl Transport {
     async fn answer(&self, request: &Request, response: Response) -> Result<Answer, ClientError> {
         let status = response.status();
         let etag = response.headers().get(header::ETAG).cloned().map(ETag);
+        let server = response.headers().get(header::SERVER);
+        let server = server.and_then(|server| server.to_str().ok()).map(str::to_owned);
         match status {
             StatusCode::OK => {}
             StatusCode::CREATED | StatusCode::ACCEPTED | StatusCode::NO_CONTENT if request.method != Method::GET => {}
@@ -229,6 +231,7 @@ impl Transport {
         Ok(Answer {
             status,
             etag,
+            server,
             body,
             part: None,
         })
@@ -335,10 +338,8 @@ async fn read(request: &Request, response: Response, most: usize) -> Result<Byte
             source: Some(error.without_url()),
         })?;
         if whole.len() + part.len() > most {
-            return Err(ClientError::invalid(
-                request,
-                format!("the body is larger than {} KiB", most / 1024),
-            ));
+            let reason = format!("the body is larger than {} KiB", most / 1024);
+            return Err(ClientError::invalid(request, reason));
         }
         whole.extend_from_slice(&part);
     }

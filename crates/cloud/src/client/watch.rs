@@ -313,11 +313,8 @@ async fn open(client: &Client, request: &Request, headers: HeaderMap) -> Opened 
         Ok(response) => response,
         Err(error) => return Opened::failed(Chain(&error).to_string()),
     };
-    let kind = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok())
-        .unwrap_or_default();
+    let kind = response.headers().get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if response.status() == StatusCode::OK && kind.starts_with("text/event-stream") {
         let silence = max_silence(response.headers());
         let alive = Arc::new(AtomicBool::new(false));

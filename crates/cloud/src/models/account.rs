@@ -1,7 +1,8 @@
 //! The account of the caller.
 
 use super::fields::model;
-use super::values::{DisplayName, Email, HttpUrl, Phone, UnixMillis, UserId};
+use super::schema;
+use super::values::{DisplayName, Email, EndTime, HttpUrl, Phone, UnixMillis, UserId};
 
 model! {
     /// The response of `GET /v3/account`.
@@ -14,4 +15,7 @@ model! {
     required email: Email,
     optional phone: Option<Phone>,
     optional avatar_url: Option<HttpUrl>,
+    /// An admin sets it: from this second on, no login and no token is accepted. If absent, it does not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    optional expires_at: Option<EndTime> as Option<schema::EndTime>,
 }

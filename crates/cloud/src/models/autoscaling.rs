@@ -13,17 +13,11 @@ const MAX_PERIOD: u32 = 7 * 24 * 60 * 60;
 words! {
     /// The operator that compares the metric with the threshold.
     Comparison, "comparison operator" {
-        /// More.
         Greater = ">",
-        /// As much or more.
         GreaterOrEqual = ">=",
-        /// Less.
         Less = "<",
-        /// As much or less.
         LessOrEqual = "<=",
-        /// As much.
         Equal = "==",
-        /// Not as much.
         NotEqual = "!=",
     }
 }
@@ -31,7 +25,6 @@ words! {
 words! {
     /// The unit of the adjustment.
     AdjustmentType, "type of an adjustment" {
-        /// Nodes.
         Absolute = "absolute",
         /// Hundredths of the nodes that there are.
         Percent = "percent",
@@ -87,7 +80,6 @@ model! {
 pub struct Finite(serde_json::Number);
 
 impl Finite {
-    /// The number.
     #[must_use]
     pub fn get(&self) -> f64 {
         self.0.as_f64().unwrap_or_default()

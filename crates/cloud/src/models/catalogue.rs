@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::fields::model;
 use super::values::{Slug, Version};
 use super::written::or_empty;
-use super::{Fields, InvalidField, Model, OpenObject, schema};
+use super::{Fields, InvalidField, OpenObject, schema};
 
 /// The response of `GET /v3/plugins`: an object whose keys are the types of plugins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
@@ -60,27 +60,6 @@ model! {
     PluginBounds, "bounds of a plugin" =>
     required implementation: Slug,
     flatten bounds: VersionBounds,
-}
-
-impl Model for Catalogue {
-    const KIND: &'static str = "the catalogue";
-    const MAX_BYTES: usize = 16 * 1024 * 1024;
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let types: BTreeMap<Slug, Vec<PluginDefinition>> = fields.entries()?;
-        for (key, definitions) in &types {
-            if let Some(other) = definitions.iter().find(|definition| definition.plugin_type != *key) {
-                let reason = format!("contains a definition of the type {}; move it there", other.plugin_type);
-                return Err(fields.invalid(key.as_str(), reason));
-            }
-            let implementations: Vec<_> = definitions
-                .iter()
-                .map(|definition| &definition.implementation)
-                .collect();
-            fields.unique(key.as_str(), &implementations)?;
-        }
-        Ok(Self(types))
-    }
 }
 
 impl PluginDefinition {

@@ -91,11 +91,8 @@ fn search(at: &At<'_>, name: Option<&str>) -> Result<(), InvalidField> {
 
 /// Returns true if fields with this name usually contain a secret.
 fn is_of_secret(name: &str) -> bool {
-    let plain: String = name
-        .chars()
-        .filter(|letter| letter.is_alphanumeric())
-        .collect::<String>()
-        .to_lowercase();
+    let plain: String = name.chars().filter(|letter| letter.is_alphanumeric()).collect();
+    let plain = plain.to_lowercase();
     NAMES.contains(&&*plain) || ENDS.iter().any(|end| plain.ends_with(end))
 }
 

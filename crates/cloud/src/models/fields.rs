@@ -36,9 +36,6 @@ pub trait Model: Sized {
 
     /// Checks the rules that span fields. An unknown field is reported first: it may be the misspelled one that a rule
     /// misses. Only those of a flattened object are checked before.
-    ///
-    /// # Errors
-    /// The first violated rule.
     fn check_rules(&self, _fields: &Fields<'_>) -> Result<(), InvalidField> {
         Ok(())
     }
@@ -305,10 +302,8 @@ impl<'a> Fields<'a> {
 
     fn nearest(&self, key: &str) -> String {
         let key: String = key.chars().take(64).collect();
-        let nearest = self
-            .known
-            .iter()
-            .min_by_key(|known| strsim::damerau_levenshtein(known, &key));
+        let known = self.known.iter();
+        let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(known, &key));
         nearest.map_or_else(String::new, |known| format!("; the nearest known field is {known}"))
     }
 }

@@ -10,15 +10,17 @@ use super::{Document, InvalidField, Kind, Unknown, document};
 /// Defines the enum of kinds. The facts of a resource are stated beside its model; those of the others here.
 macro_rules! kinds {
     (
-        resources { $($(#[$doc:meta])* $kind:ident: $spec:ty,)+ }
+        resources { $($kind:ident: $spec:ident,)+ }
         others { $($(#[$other_doc:meta])* $other:ident: $facts:expr,)+ }
     ) => {
         /// A kind of object. A resource refers only to resources that are listed before it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Kind { $($(#[$doc])* $kind,)+ $($(#[$other_doc])* $other,)+ }
+        pub enum Kind {
+            $(#[doc = concat!("That of a [`", stringify!($spec), "`].")] $kind,)+
+            $($(#[$other_doc])* $other,)+
+        }
 
         impl Kind {
-            /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$kind,)+ $(Self::$other,)+];
 
             /// Its name in documents.
@@ -95,17 +97,11 @@ impl Kind {
     }
 
     /// Parses a spec of this kind. An unknown field is an error.
-    ///
-    /// # Errors
-    /// The first invalid field.
     pub fn read(self, bytes: &[u8]) -> Result<Document, InvalidField> {
         self.read_tree(&document::parse(bytes, MAX_SPEC)?, Unknown::Refuse)
     }
 
     /// As [`read`](Self::read), from JSON without duplicate keys.
-    ///
-    /// # Errors
-    /// The first invalid field.
     pub fn read_value(self, said: &Value) -> Result<Document, InvalidField> {
         document::check_size(said.to_string().len(), MAX_SPEC)?;
         self.read_tree(said, Unknown::Refuse)
@@ -113,9 +109,6 @@ impl Kind {
 
     /// Reads a change of an object whose spec is `before`: an older version stored larger ones than
     /// [`read_value`](Self::read_value) accepts, and these must not grow.
-    ///
-    /// # Errors
-    /// The first invalid field.
     pub fn read_changed(self, said: &Value, before: &Map<String, Value>) -> Result<Document, InvalidField> {
         let size = |value: &_| serde_json::to_string(value).map_or(usize::MAX, |text| text.len());
         if said.to_string().len() > size(before) {
@@ -126,9 +119,6 @@ impl Kind {
 
     /// Reads a value as [`read_value`](Self::read_value), from a spec that was accepted before: newer rules about
     /// secrets do not apply to it.
-    ///
-    /// # Errors
-    /// The first invalid field.
     pub fn read_accepted(self, said: &Value) -> Result<Document, InvalidField> {
         self.read_tree(said, Unknown::Ignore)
     }

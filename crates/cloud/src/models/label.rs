@@ -7,10 +7,8 @@ use super::fields::model;
 use super::values::{ClusterLabelId, NodePoolId, NodePoolLabelId, UnixMillis};
 use super::{Facts, Fields, InvalidField, Kind, OrgRole, Resource, schema};
 
-/// The prefix of every cluster label's key.
 pub const CLUSTER_LABEL_PREFIX: &str = "cluster.containership.io/";
 
-/// The prefix of every node pool label's key.
 pub const NODE_POOL_LABEL_PREFIX: &str = "nodepool.containership.io/";
 
 model! {

@@ -51,7 +51,6 @@ pub struct Manifest(OpenObject);
 pub struct Job(Manifest);
 
 impl Manifest {
-    /// The object.
     #[must_use]
     pub fn object(&self) -> &Map<String, Value> {
         &self.0.0
@@ -59,7 +58,6 @@ impl Manifest {
 }
 
 impl Job {
-    /// The object.
     #[must_use]
     pub fn object(&self) -> &Map<String, Value> {
         self.0.object()
@@ -70,12 +68,8 @@ impl ToSchema for Manifest {}
 
 impl PartialSchema for Manifest {
     fn schema() -> RefOr<Schema> {
-        manifest(
-            "A Kubernetes object.",
-            schema::text(WORD, "v1"),
-            schema::text(WORD, "Namespace"),
-        )
-        .into()
+        let (version, kind) = (schema::text(WORD, "v1"), schema::text(WORD, "Namespace"));
+        manifest("A Kubernetes object.", version, kind).into()
     }
 }
 
@@ -87,14 +81,9 @@ impl PartialSchema for Job {
         let spec = open("")
             .property("activeDeadlineSeconds", seconds)
             .required("activeDeadlineSeconds");
-        manifest(
-            "A job that completes.",
-            schema::text("^batch/v1$", "batch/v1"),
-            schema::text("^Job$", "Job"),
-        )
-        .property("spec", spec)
-        .required("spec")
-        .into()
+        let (version, kind) = (schema::text("^batch/v1$", "batch/v1"), schema::text("^Job$", "Job"));
+        let job = manifest("A job that completes.", version, kind);
+        job.property("spec", spec).required("spec").into()
     }
 }
 

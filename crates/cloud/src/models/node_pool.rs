@@ -1,13 +1,9 @@
 //! Node pools: nodes with the same settings.
 
-use serde::Serialize;
-use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
-use utoipa::{PartialSchema, ToSchema};
-
 use super::fields::model;
 use super::values::{DisplayName, KubernetesVersion, NodePoolId, StrategyName, VersionText, words};
 use super::written::or_empty;
-use super::{Facts, Fields, InvalidField, Kind, Model, OrgRole, Resource, Status, schema};
+use super::{Facts, Fields, InvalidField, Kind, OrgRole, Resource, Status, schema};
 
 /// The maximum number of nodes in one cluster that Kubernetes supports.
 const MAX_NODES: u32 = 5_000;
@@ -101,34 +97,6 @@ impl Default for Autoscaling {
     }
 }
 
-/// The body of a PATCH: either of the two, never both.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NodePoolChange {
-    /// The desired number of nodes.
-    Count(u32),
-    /// The desired version.
-    KubernetesVersion(KubernetesVersion),
-}
-
-impl ToSchema for NodePoolChange {}
-
-/// Written by hand, because the derive cannot limit the number in a variant.
-impl PartialSchema for NodePoolChange {
-    fn schema() -> RefOr<Schema> {
-        let count = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
-        let count = count.maximum(Some(MAX_NODES)).examples([3]);
-        let count = schema::object("The desired number of nodes.").property("count", count);
-        let version = schema::object("The desired version.");
-        let version = version.property("kubernetes_version", KubernetesVersion::schema());
-        let one = OneOfBuilder::new().description(Some("Exactly one of the two."));
-        let one = one
-            .item(count.required("count"))
-            .item(version.required("kubernetes_version"));
-        Schema::OneOf(one.build()).into()
-    }
-}
-
 impl Resource for NodePoolSpec {
     type Object = NodePool;
 
@@ -172,23 +140,5 @@ impl Autoscaling {
             return Err(fields.invalid("max_nodes", format!("is {max}, must not be less than min_nodes, {min}")));
         }
         Ok(())
-    }
-}
-
-impl Model for NodePoolChange {
-    const KIND: &'static str = "a change of a node pool";
-
-    fn take(fields: &mut Fields<'_>) -> Result<Self, InvalidField> {
-        let count = fields.optional_number("count", 0, MAX_NODES)?;
-        let version = fields.optional("kubernetes_version")?;
-        match (count, version) {
-            (Some(count), None) => Ok(Self::Count(count)),
-            (None, Some(version)) => Ok(Self::KubernetesVersion(version)),
-            (Some(_), Some(_)) => Err(fields.invalid(
-                "kubernetes_version",
-                "cannot be changed together with count; send two requests",
-            )),
-            (None, None) => Err(fields.invalid("count", "is missing: must have count or kubernetes_version")),
-        }
     }
 }

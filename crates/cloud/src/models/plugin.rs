@@ -50,16 +50,6 @@ struct PluginWithManifests {
     depends_on: Option<Vec<PluginReference>>,
 }
 
-model! {
-    /// The body of a PATCH.
-    PluginChange, "a change of a plugin" =>
-    /// The version that it should have.
-    required version: Version,
-    /// The signature of the manifests of that version for this cluster, for clusters that require one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    optional signature: Option<DetachedSignature>,
-}
-
 impl Resource for PluginSpec {
     type Object = Plugin;
 

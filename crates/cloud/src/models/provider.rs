@@ -10,7 +10,6 @@ use super::{Credentials, Facts, Fields, InvalidField, Kind, Model, Resource, sch
 
 /// The settings of a provider.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct ProviderSpec {
     pub provider: Slug,
     pub description: Description,

@@ -1,7 +1,5 @@
 //! Container registries and the credentials with which a cluster pulls from them.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -38,7 +36,6 @@ impl RegistryProvider {
 
 /// The settings of a registry. `Serialize` omits the credentials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct RegistrySpec {
     pub description: Description,
     pub provider: RegistryProvider,
@@ -48,9 +45,8 @@ pub struct RegistrySpec {
     pub credentials: Credentials,
 }
 
-/// A registry. `Serialize` omits the credentials; a response to a client is [`revealed`](Self::revealed).
+/// A registry, with its credentials for callers who may see them.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct Registry {
     pub id: RegistryId,
     pub added_at: Option<UnixMillis>,
@@ -60,23 +56,6 @@ pub struct Registry {
     pub owner: Option<UserId>,
     #[serde(flatten)]
     pub spec: RegistrySpec,
-}
-
-impl Registry {
-    /// The registry with its credentials, only for responses that are documented to contain them.
-    #[must_use]
-    pub fn revealed(&self) -> impl Serialize + '_ {
-        #[derive(Serialize)]
-        struct Revealed<'a> {
-            #[serde(flatten)]
-            registry: &'a Registry,
-            credentials: BTreeMap<&'a str, &'a str>,
-        }
-        Revealed {
-            registry: self,
-            credentials: self.spec.credentials.revealed(),
-        }
-    }
 }
 
 impl ToSchema for RegistrySpec {}

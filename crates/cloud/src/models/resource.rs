@@ -23,7 +23,6 @@ pub trait Resource: Model + Serialize + ToSchema + Send + Sync + 'static {
     /// The object as clients read it, with the fields that the server sets.
     type Object: Model + ToSchema;
 
-    /// The properties that distinguish the kind from others.
     const FACTS: Facts;
 
     /// Returns the name that must be unique among its siblings, from its `fields` as they are stored: by default the
@@ -142,7 +141,6 @@ impl Facts {
 /// The functions of a [`Resource`], for code that handles every kind.
 #[derive(Debug)]
 pub struct Code {
-    /// Parses a spec.
     pub read: fn(&Value, Unknown) -> Result<Document, InvalidField>,
     /// A stored spec in the form in which this version writes it.
     pub current: fn(Map<String, Value>) -> Map<String, Value>,
@@ -150,14 +148,11 @@ pub struct Code {
     pub spec: fn() -> Body,
     /// An object in a list.
     pub listed: fn() -> Body,
-    /// [`Resource::shown`].
     pub shown: fn() -> Body,
-    /// [`Resource::created`].
     pub created: fn() -> Body,
 }
 
 impl Code {
-    /// The functions of `R`.
     #[must_use]
     pub const fn of<R: Resource>() -> Self {
         Self {
@@ -187,9 +182,6 @@ pub struct Document {
 
 impl Document {
     /// Returns the parts of a spec that the store needs.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn of<R: Resource>(said: R) -> Result<Self, InvalidField> {
         let spec = match serde_json::to_value(&said) {
             Ok(Value::Object(spec)) => spec,
@@ -236,7 +228,6 @@ pub struct Use {
     pub field: String,
     /// The kind of the object; [`Kind::User`] means a member of the organization.
     pub kind: Kind,
-    /// The id of the object.
     pub id: String,
 }
 
@@ -290,9 +281,6 @@ fn read<R: Resource>(said: &Value, unknown: Unknown) -> Result<Document, Invalid
 }
 
 /// A stored spec as its model. Rules about secrets that are newer than it do not apply.
-///
-/// # Errors
-/// The first field that this version does not accept.
 pub fn stored<M: Model>(spec: &Map<String, Value>) -> Result<M, InvalidField> {
     M::read(&At::root(&Value::Object(spec.clone()), Unknown::Ignore))
 }
@@ -309,9 +297,7 @@ pub fn current<M: Model + Serialize>(stored: Map<String, Value>) -> Map<String, 
 /// The schema of a body, with its name in the description of the API.
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
-    /// The name.
     pub name: &'static str,
-    /// The schema.
     pub described: fn() -> Described,
 }
 
@@ -346,24 +332,16 @@ impl Eq for Body {}
 /// A parameter of the query.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name.
     pub name: &'static str,
-    /// Its description.
     pub description: &'static str,
-    /// Its type.
     pub form: ParameterType,
-    /// True if a request without it is refused.
     pub required: bool,
 }
 
-/// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterType {
-    /// `true` or `false`.
     Bool,
-    /// A UUID.
     Id,
-    /// A semantic version.
     Version,
     /// One of these values.
     Words(&'static [&'static str]),

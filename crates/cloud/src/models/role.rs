@@ -142,10 +142,8 @@ impl RuleSpec {
             };
         }
         if self.resources.is_empty() {
-            return Err(fields.invalid(
-                "resources",
-                "is empty, must have at least one resource; otherwise use non_resource_urls",
-            ));
+            let reason = "is empty, must have at least one resource; otherwise use non_resource_urls";
+            return Err(fields.invalid("resources", reason));
         }
         // Only the resources of Kubernetes have groups.
         if self.api_groups.is_empty() && self.rule_type == RuleType::Kubernetes {

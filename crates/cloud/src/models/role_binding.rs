@@ -5,8 +5,10 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::fields::model;
-use super::values::{ClusterId, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UnixMillis, UserId, words};
-use super::{Facts, Fields, InvalidField, Kind, Model, Parameter, ParameterType, Resource, UniqueName, Use};
+use super::values::{
+    ClusterId, EndTime, Namespace, OrganizationId, RoleBindingId, RoleId, TeamId, UnixMillis, UserId, words,
+};
+use super::{Facts, Fields, InvalidField, Kind, Model, Parameter, ParameterType, Resource, UniqueName, Use, schema};
 
 words! {
     /// Which of the two ids applies.
@@ -21,9 +23,7 @@ words! {
 /// The subject of a role binding. On the wire: `type`, `user_id` and `team_id`; the id that does not apply is `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingSubject {
-    /// A user.
     User(UserId),
-    /// A team.
     Team(TeamId),
 }
 
@@ -64,6 +64,9 @@ model! {
     optional cluster_id: Option<ClusterId>,
     /// If absent, all namespaces.
     optional namespace: Option<Namespace>,
+    /// From this second on, the binding gives nothing. If absent, the binding does not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    optional expires_at: Option<EndTime> as Option<schema::EndTime>,
 }
 
 model! {
@@ -104,6 +107,7 @@ impl Resource for RoleBindingSpec {
             "team_id",
             "cluster_id",
             "namespace",
+            "expires_at",
         ],
         about: "Grants of roles to users and teams",
         aliases: &["role-binding", "bindings"],
@@ -132,21 +136,13 @@ impl Resource for RoleBindingSpec {
     }
 
     fn uses(&self) -> Vec<Use> {
-        let mut uses = vec![Use::new(
-            "authorization_role_id",
-            Kind::Role,
-            &self.authorization_role_id,
-        )];
-        uses.push(match self.subject {
+        let role = Use::new("authorization_role_id", Kind::Role, &self.authorization_role_id);
+        let subject = match self.subject {
             BindingSubject::User(id) => Use::new("user_id", Kind::User, &id),
             BindingSubject::Team(id) => Use::new("team_id", Kind::Team, &id),
-        });
-        uses.extend(
-            self.cluster_id
-                .iter()
-                .map(|id| Use::new("cluster_id", Kind::Cluster, id)),
-        );
-        uses
+        };
+        let cluster = self.cluster_id.map(|id| Use::new("cluster_id", Kind::Cluster, &id));
+        [role, subject].into_iter().chain(cluster).collect()
     }
 }
 

@@ -19,8 +19,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 pub use example::example;
 pub(super) use foreign::{
-    ClusterLabelKey, DisplayNameOrEmpty, LabelKey, LabelValue, NodeName, NodePoolLabelKey, NodeProviderId, SlugOrEmpty,
-    VersionOrEmpty, VersionTextOrEmpty,
+    ClusterLabelKey, DisplayNameOrEmpty, EndTime, LabelKey, LabelValue, NodeName, NodePoolLabelKey, NodeProviderId,
+    SlugOrEmpty, VersionOrEmpty, VersionTextOrEmpty,
 };
 
 use super::document::MAX_ITEMS;
@@ -29,14 +29,12 @@ const COMPONENTS: &str = "#/components/schemas/";
 
 /// The schema of a type, with all schemas that it refers to.
 pub struct Described {
-    /// The name of the type.
     pub name: String,
     derived: BTreeMap<String, RefOr<Schema>>,
     closed: bool,
 }
 
 impl Described {
-    /// The schema of `T`.
     #[must_use]
     pub fn of<T: ToSchema>() -> Self {
         let name = T::name().into_owned();
@@ -162,12 +160,8 @@ impl Described {
     /// A nullable schema, with `null` among its types if it has any.
     fn nullable(&self, one: &OneOf) -> RefOr<Schema> {
         let null = Object::with_type(Type::Null).into();
-        let items = one
-            .items
-            .iter()
-            .filter(|item| **item != null)
-            .map(|item| self.plain(item));
-        let mut items: Vec<_> = items.collect();
+        let items = one.items.iter().filter(|item| **item != null);
+        let mut items: Vec<_> = items.map(|item| self.plain(item)).collect();
         if items.len() == one.items.len() || !matches!(&items[..], [RefOr::T(Schema::Object(_) | Schema::Array(_))]) {
             let mut one = one.clone();
             one.items = one.items.iter().map(|item| self.plain(item)).collect();
@@ -193,10 +187,8 @@ fn referred(schema: &RefOr<Schema>, names: &mut Vec<String>) {
     match schema {
         RefOr::Ref(reference) => names.push(reference.ref_location.trim_start_matches(COMPONENTS).to_owned()),
         RefOr::T(Schema::Object(object)) => {
-            object
-                .properties
-                .values()
-                .for_each(|property| referred(property, names));
+            let properties = object.properties.values();
+            properties.for_each(|property| referred(property, names));
             if let Some(AdditionalProperties::RefOr(values)) = object.additional_properties.as_deref() {
                 referred(values, names);
             }

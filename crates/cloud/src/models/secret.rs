@@ -1,4 +1,4 @@
-//! Secrets are never printed, and serialized only by the one view of each kind named `revealed`.
+//! Secrets are never printed, and written only by [`Credentials::revealed`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,6 @@ const WANTED: &str = "a string of 1 to 16384 bytes without NUL";
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// The text.
     #[must_use]
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
@@ -60,24 +59,16 @@ impl Read for Secret {
 pub struct Credentials(BTreeMap<CredentialName, Secret>);
 
 impl Credentials {
-    /// The secret with the name `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Secret> {
         self.0.get(name)
     }
 
-    /// The names alone.
-    pub fn names(&self) -> impl Iterator<Item = &CredentialName> {
-        self.0.keys()
-    }
-
     /// Names and texts, for the response to a cluster, and for encryption.
     #[must_use]
     pub fn revealed(&self) -> BTreeMap<&str, &str> {
-        self.0
-            .iter()
-            .map(|(name, secret)| (name.as_str(), secret.expose()))
-            .collect()
+        let secrets = self.0.iter();
+        secrets.map(|(name, secret)| (name.as_str(), secret.expose())).collect()
     }
 }
 
@@ -99,10 +90,8 @@ impl PartialSchema for Credentials {
 
 impl Read for Credentials {
     fn read(at: &At<'_>) -> Result<Self, InvalidField> {
-        let map = at
-            .value
-            .as_object()
-            .ok_or_else(|| at.secret_must_be("an object with string values"))?;
+        let map = at.value.as_object();
+        let map = map.ok_or_else(|| at.secret_must_be("an object with string values"))?;
         if map.len() > MAX_CREDENTIALS {
             return Err(at.invalid(format!("has {} names, may have at most {MAX_CREDENTIALS}", map.len())));
         }

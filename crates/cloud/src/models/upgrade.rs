@@ -21,7 +21,6 @@ const MAX_SCRIPT: usize = 1024 * 1024;
 words! {
     /// The component to upgrade. `etcd` has a name in the API, but was never supported.
     UpgradeType, "type of an upgrade (etcd is not supported)" {
-        /// Kubernetes.
         Kubernetes = "kubernetes",
     }
 }
@@ -31,23 +30,14 @@ words! {
     ///
     /// Source: `selection.Operator` of `k8s.io/apimachinery`.
     SelectorOperator, "operator of a label selector" {
-        /// One of the values.
         In = "in",
-        /// None of the values.
         NotIn = "notin",
-        /// The value.
         Equals = "=",
-        /// The value.
         DoubleEquals = "==",
-        /// Not the value.
         NotEquals = "!=",
-        /// The label is there.
         Exists = "exists",
-        /// The label is not there.
         DoesNotExist = "!",
-        /// A greater number.
         GreaterThan = "gt",
-        /// A smaller number.
         LessThan = "lt",
     }
 }
@@ -55,9 +45,7 @@ words! {
 words! {
     /// The progress of an upgrade, of the cluster or of one node.
     UpgradeStatus, "status of an upgrade" {
-        /// Goes on.
         InProgress = "InProgress",
-        /// Is done.
         Success = "Success",
         /// One node at least failed.
         Failed = "Failed",
@@ -131,7 +119,6 @@ model! {
 pub struct UpgradeScript(String);
 
 impl UpgradeScript {
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::fields::model;
-use super::values::{DisplayName, Email, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UnixMillis, UserId};
-use super::{Facts, Fields, InvalidField, Kind, Model, Resource, UniqueName};
+use super::values::{DisplayName, Email, EndTime, Fingerprint, HttpUrl, SshKeyId, SshPublicKey, UnixMillis, UserId};
+use super::{Facts, Fields, InvalidField, Kind, Model, Resource, UniqueName, schema};
 
 model! {
     /// The settings of a user.
@@ -14,6 +14,10 @@ model! {
     required name: DisplayName,
     required email: Email,
     optional avatar_url: Option<HttpUrl>,
+    /// From this second on, the user cannot log in, and no token or SSH key of the user is accepted. If absent, the
+    /// access does not end. Owners and operators have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    optional expires_at: Option<EndTime> as Option<schema::EndTime>,
 }
 
 model! {
@@ -31,11 +35,13 @@ model! {
     SshKeySpec, "an SSH key" =>
     required name: DisplayName,
     required key: SshPublicKey,
+    /// From this second on, the key opens no node. If absent, the key does not end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    optional expires_at: Option<EndTime> as Option<schema::EndTime>,
 }
 
 /// An SSH key.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "each variant is a field of the API")]
 pub struct SshKey {
     pub id: SshKeyId,
     pub created_at: UnixMillis,
@@ -55,7 +61,7 @@ impl Resource for UserSpec {
         quota: 20_000,
         has_own_endpoints: true,
         key: &["email"],
-        columns: &["email", "name", "added_at"],
+        columns: &["email", "name", "added_at", "expires_at"],
         about: "Members of the organization",
         aliases: &["user"],
         ..Facts::of::<Self>(Kind::User, "users", &[Kind::Organization])
@@ -97,7 +103,7 @@ impl Resource for SshKeySpec {
         is_for_clusters: false,
         generated: &["id", "created_at", "updated_at", "user_id", "fingerprint"],
         key: &["key"],
-        columns: &["name", "fingerprint"],
+        columns: &["name", "fingerprint", "expires_at"],
         about: "SSH keys of a user",
         aliases: &["ssh-key", "keys"],
         ..Facts::of::<Self>(Kind::SshKey, "ssh-keys", &[Kind::User])

@@ -23,6 +23,7 @@ pub use text::{
     CredentialName, Description, DetachedSignature, DisplayName, Email, Namespace, Phone, PluginReference, Slug,
     StatusType, StrategyName,
 };
+pub use tidewaiter_api::values::EndTime;
 pub use unix_date::UnixDate;
 pub use unix_millis::UnixMillis;
 pub use unix_seconds::UnixSeconds;
@@ -41,7 +42,6 @@ macro_rules! text_value {
         pub struct $type(String);
 
         impl $type {
-            /// The text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -71,6 +71,29 @@ macro_rules! text_value {
 }
 pub(super) use text_value;
 
+/// A string newtype whose rule is a pattern, that of the API's description. All of its characters are ASCII; `most` is
+/// their maximum number.
+macro_rules! pattern_value {
+    ($(#[$doc:meta])* $type:ident, $kind:literal, $pattern:tt, $(most $most:tt,)? example $example:tt, $rule:expr) => {
+        $crate::models::values::text_value! {
+            $(#[$doc])*
+            #[schema(pattern = $pattern $(, max_length = $most)?, examples($example))]
+            $type, $kind, $type::is_valid, $rule
+        }
+
+        impl $type {
+            fn is_valid(text: &str) -> bool {
+                static PATTERN: std::sync::LazyLock<Option<regex::Regex>> =
+                    std::sync::LazyLock::new(|| regex::Regex::new($pattern).ok());
+                let limits: &[usize] = &[$($most)?];
+                let fits = limits.iter().all(|most| text.len() <= *most);
+                fits && PATTERN.as_ref().is_some_and(|pattern| pattern.is_match(text))
+            }
+        }
+    };
+}
+pub(super) use pattern_value;
+
 /// `Display` and parsing, for types with `as_str` and `FromStr`.
 macro_rules! shown_and_read {
     ($type:ident, $kind:literal) => {
@@ -85,6 +108,35 @@ macro_rules! shown_and_read {
 }
 pub(super) use shown_and_read;
 
+/// Asserts which texts are values of a type.
+#[cfg(test)]
+macro_rules! assert_values {
+    ($type:ty: [$($good:expr),*] not [$($bad:expr),+]) => {
+        $(assert!(str::parse::<$type>(&$good).is_ok(), "{:?}", $good);)*
+        $(assert!(str::parse::<$type>(&$bad).is_err(), "{:?}", $bad);)+
+    };
+}
+#[cfg(test)]
+pub(super) use assert_values;
+
+/// Asserts which JSON is read as a type, how it is written, and which JSON is refused.
+#[cfg(test)]
+macro_rules! assert_read {
+    ($type:ty: [$($value:expr => $written:expr),+] not [$($bad:expr),+]) => {
+        let read = |value: &serde_json::Value| {
+            let at = $crate::models::fields::At::root(value, $crate::models::document::Unknown::Refuse);
+            <$type as $crate::models::fields::Read>::read(&at)
+        };
+        $({
+            let read = read(&serde_json::json!($value)).unwrap();
+            assert_eq!(serde_json::to_value(read).unwrap(), serde_json::json!($written));
+        })+
+        $(assert!(read(&serde_json::json!($bad)).is_err(), "{:?}", $bad);)+
+    };
+}
+#[cfg(test)]
+pub(super) use assert_read;
+
 /// Parsing, for types with `FromStr`. An error says what is `wanted`.
 macro_rules! read_as_text {
     ($type:ident, $wanted:expr) => {
@@ -96,6 +148,8 @@ macro_rules! read_as_text {
     };
 }
 pub(super) use read_as_text;
+
+read_as_text!(EndTime, "a time in UTC");
 
 /// Serializing, for types with `Display`.
 macro_rules! written_as_shown {
@@ -119,7 +173,6 @@ macro_rules! words {
         }
 
         impl $type {
-            /// The word.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {

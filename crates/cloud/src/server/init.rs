@@ -23,22 +23,16 @@ use crate::models::{Document, Kind};
 /// The first organization and its owner.
 #[derive(Debug)]
 pub struct InitOptions<'a> {
-    /// The name of the organization.
     pub organization: &'a str,
-    /// The name of the owner.
     pub name: &'a str,
-    /// The owner's e-mail address, for logging in.
     pub email: &'a str,
-    /// The owner's password.
     pub password: Password<'a>,
 }
 
 /// The created organization and owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitSummary {
-    /// The organization.
     pub organization: Uuid,
-    /// Its owner.
     pub owner: Uuid,
 }
 

@@ -133,10 +133,8 @@ fn operation_id(endpoint: &Endpoint) -> String {
         (&Method::DELETE, _) => "delete",
         _ => "post",
     };
-    let words = endpoint
-        .path
-        .split('/')
-        .filter(|word| !word.is_empty() && *word != "v3" && !word.starts_with('{'));
+    let words = endpoint.path.split('/');
+    let words = words.filter(|word| !word.is_empty() && *word != "v3" && !word.starts_with('{'));
     let words = words.map(|word| word.trim_start_matches('.').replace(['-', '.'], "_"));
     [verb.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join("_")
 }

@@ -12,20 +12,12 @@ pub use crate::models::OrgRole;
 pub enum Principal {
     /// A user, or a program with a user's token.
     User {
-        /// The id of the user.
         id: Uuid,
-        /// The role in each organization of the user.
         memberships: BTreeMap<Uuid, OrgRole>,
-        /// True if the user administers all organizations.
         operator: bool,
     },
     /// A cluster, with its own key or a token for that key.
-    Cluster {
-        /// The id of the cluster.
-        id: Uuid,
-        /// The organization of the cluster.
-        organization: Uuid,
-    },
+    Cluster { id: Uuid, organization: Uuid },
 }
 
 impl Principal {
@@ -56,7 +48,6 @@ impl Principal {
         }
     }
 
-    /// The id of the user.
     #[must_use]
     pub fn user(&self) -> Option<Uuid> {
         match self {
@@ -78,7 +69,6 @@ impl Principal {
 /// The authenticated caller.
 #[derive(Clone, Debug)]
 pub(super) struct Authenticated {
-    /// The caller.
     pub(super) principal: Principal,
     /// The claims of the token; `None` for an API key.
     pub(super) claims: Option<Claims>,

@@ -10,11 +10,9 @@ use crate::models::{Failure, InvalidField};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// The status of the response.
     pub status: StatusCode,
     /// The reason and the remedy.
     pub message: String,
-    /// The invalid field.
     pub field: Option<String>,
     /// The number of seconds after which a retry may succeed.
     pub retry_after: Option<u64>,
@@ -34,19 +32,15 @@ impl Refusal {
     /// The object does not exist, or the caller may not see it: both give the same response.
     #[must_use]
     pub fn not_found() -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "the object does not exist, or you may not see it",
-        )
+        let message = "the object does not exist, or you may not see it";
+        Self::new(StatusCode::NOT_FOUND, message)
     }
 
     /// The token is missing or invalid.
     #[must_use]
     pub fn unauthenticated() -> Self {
-        Self::new(
-            StatusCode::UNAUTHORIZED,
-            "no valid token: log in and send Authorization: JWT TOKEN",
-        )
+        let message = "no valid token: log in and send Authorization: JWT TOKEN";
+        Self::new(StatusCode::UNAUTHORIZED, message)
     }
 
     /// The caller may see the object, but lacks the permission.
@@ -57,6 +51,14 @@ impl Refusal {
     /// The request conflicts with an existing object.
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, message)
+    }
+
+    /// More than a limit permits; a retry may succeed after `seconds`.
+    pub fn too_many(message: impl Into<String>, seconds: u64) -> Self {
+        Self {
+            retry_after: Some(seconds),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, message)
+        }
     }
 
     /// `field` is invalid, for `reason`.
@@ -70,19 +72,20 @@ impl Refusal {
 
     /// `parameter` of the query or the path is invalid, for `reason`.
     pub fn parameter(parameter: impl Into<String>, reason: impl Display) -> Self {
-        Self {
-            status: StatusCode::BAD_REQUEST,
-            ..Self::field(parameter, reason)
-        }
+        Self::field(parameter, reason).with_status(StatusCode::BAD_REQUEST)
+    }
+
+    /// The same rejection with `status`.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
     }
 
     /// The object has changed since the caller read it.
     #[must_use]
     pub fn changed() -> Self {
-        Self::new(
-            StatusCode::PRECONDITION_FAILED,
-            "If-Match: the object has changed; get it again and repeat the change",
-        )
+        let message = "If-Match: the object has changed; get it again and repeat the change";
+        Self::new(StatusCode::PRECONDITION_FAILED, message)
     }
 
     /// The body of the response.

@@ -12,7 +12,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{RequestExt as _, Router};
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, HeaderValue};
+use http::header::{CACHE_CONTROL, CONNECTION, HeaderValue, SERVER};
 use http::{HeaderMap, Method, StatusCode};
 use tidewaiter_kit::clock::timeout;
 use tidewaiter_kit::serve::{Peer, network};
@@ -33,6 +33,9 @@ use super::refusal::Refusal;
 use super::routes::{ROUTES, Route, observed, old_paths};
 use super::state::AppState;
 use super::store::Origin;
+
+/// The program and its version, as the client of this workspace sends its own.
+const SERVER_VERSION: &str = concat!("tidewaiter/", env!("CARGO_PKG_VERSION"));
 
 /// The timeout of a response; a stream only has to start within it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -59,11 +62,9 @@ pub(super) fn router(app: AppState, kit: Kit) -> Router {
         }
         router = router.route(path, routes);
     }
-    router
-        .fallback_service(not_found.with_state(()))
-        .method_not_allowed_fallback(method_not_allowed)
-        .with_state(app)
-        .merge(admin::router(kit))
+    let router = router.fallback_service(not_found.with_state(()));
+    let router = router.method_not_allowed_fallback(method_not_allowed);
+    router.with_state(app).merge(admin::router(kit))
 }
 
 async fn not_found(request: Request) -> Response {
@@ -103,6 +104,11 @@ async fn handle(app: AppState, route: &'static Route, request: Request) -> Respo
         // Many responses contain credentials, so no cache stores any of them, except the public documents.
         let no_store = HeaderValue::from_static("no-store");
         response.headers_mut().entry(CACHE_CONTROL).or_insert(no_store);
+    }
+    if endpoint.may != Permission::Anyone && response.status().is_success() {
+        // Nobody else learns the version, which tells an attacker what to try.
+        let server = HeaderValue::from_static(SERVER_VERSION);
+        response.headers_mut().insert(SERVER, server);
     }
     let took = app.clock.monotonic().saturating_sub(began);
     app.requests.count(endpoint, response.status(), took);
@@ -159,11 +165,8 @@ async fn answer(
         },
         headers: parts.headers,
     };
-    allow(
-        endpoint.may,
-        call.caller.as_ref().map(|caller| &caller.principal),
-        call.path_ids(),
-    )?;
+    let principal = call.caller.as_ref().map(|caller| &caller.principal);
+    allow(endpoint.may, principal, call.path_ids())?;
     call.refuse_unchecked_conditions()?;
     call.check_query()?;
     let share = call.share();

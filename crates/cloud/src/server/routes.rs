@@ -17,6 +17,7 @@ pub(super) mod observed;
 pub(super) mod old_paths;
 mod operators;
 pub(super) mod organizations;
+mod prelude;
 mod references;
 mod representation;
 mod roles;

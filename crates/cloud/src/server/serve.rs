@@ -51,7 +51,6 @@ static DESCRIPTION: LazyLock<[Served; 2]> = LazyLock::new(|| {
 /// The server cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The database has no organization. A lost one that is served would look as if all objects had been deleted.
@@ -59,22 +58,16 @@ pub enum ServeError {
         "the database has no organization: for a new cloud, run tidewaiter cloud init; if there was one, restore a backup with tidewaiter cloud restore"
     )]
     Empty,
-    /// An error of the signing keys.
     #[error(transparent)]
     Signing(#[from] SigningError),
-    /// An error of the sealing keys.
     #[error(transparent)]
     Sealing(#[from] SealingError),
-    /// An error of the keys for scripts.
     #[error(transparent)]
     ScriptKey(#[from] ScriptKeyError),
-    /// An error of the certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// An error of the TLS library.
     #[error("TLS cannot be set up")]
     Protocol(#[from] rustls::Error),
-    /// An error of the listen address.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// Tokens would be sent in plain text over the network.
@@ -82,10 +75,8 @@ pub enum ServeError {
         "address is {0}, which is reachable from other hosts, but there is no certificate: set tlsCertificate and tlsKey, or listen on 127.0.0.1"
     )]
     Plain(SocketAddr),
-    /// An error of the metrics.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// The process cannot handle signals.
     #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
 }

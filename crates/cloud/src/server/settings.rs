@@ -14,9 +14,7 @@ use crate::models::Kind;
 /// The parts of a server.
 #[derive(Clone, Debug)]
 pub struct ServerParts {
-    /// The database.
     pub database: Url,
-    /// The address to listen on.
     pub address: SocketAddr,
     /// The files of the certificate and of its key; `None` for plain HTTP, which is permitted only on loopback.
     pub tls: Option<(PathBuf, PathBuf)>,
@@ -28,7 +26,6 @@ pub struct ServerParts {
     pub sealing: PathBuf,
     /// The files of the keys that sign the scripts of upgrades: secret keys of minisign without a password.
     pub script_keys: Vec<PathBuf>,
-    /// The limits of requests.
     pub limits: LimitSettings,
     /// The quotas that differ from [`Facts::quota`](crate::models::Facts::quota).
     pub quotas: BTreeMap<Kind, i64>,
@@ -38,7 +35,6 @@ pub struct ServerParts {
     pub storage: StorageLimits,
     /// The maximum number of open connections, including streams.
     pub connections: usize,
-    /// The lifetimes of tokens.
     pub lives: TokenLifetimes,
 }
 

@@ -36,29 +36,18 @@ pub(super) const NO_SIGNING_KEY: &str = "no signing key is left, because the las
 /// The state that all requests share. Clones share it.
 pub type AppState = Arc<ServerState>;
 
-/// The state of a server.
 pub struct ServerState {
-    /// The settings.
     pub(super) parts: ServerParts,
-    /// The database.
     pub(super) store: Store,
-    /// Authenticates requests.
     pub(super) authenticator: Authenticator,
-    /// Encrypts credentials.
     pub(super) sealer: ArcSwap<Sealer>,
-    /// Sign the scripts of upgrades.
     pub(super) script_keys: ArcSwap<ScriptKeys>,
-    /// The limits of requests.
     pub(super) limits: Limits,
-    /// Counts wrong passwords.
     pub(super) guesses: Guesses,
-    /// The metrics of requests.
     pub(super) requests: Requests,
-    /// The source of time.
     pub(super) clock: SharedClock,
     /// Cancelled when the process shuts down: then streams end.
     pub(super) shutdown: CancellationToken,
-    /// The cached lists.
     pub(super) lists: ListCache,
     /// The memory of responses that are built or sent.
     pub(super) budget: ResponseBudget,
@@ -112,11 +101,8 @@ impl ServerState {
         sealed: &str,
     ) -> Result<Zeroizing<String>, Error> {
         let sealed = STANDARD.decode(sealed).map_err(Error::internal)?;
-        let opened = self
-            .sealer
-            .load()
-            .open(owner(kind, id, organization), &sealed)
-            .map_err(Error::internal)?;
+        let opened = self.sealer.load().open(owner(kind, id, organization), &sealed);
+        let opened = opened.map_err(Error::internal)?;
         let text = str::from_utf8(&opened).map_err(Error::internal)?;
         Ok(Zeroizing::new(text.to_owned()))
     }
@@ -124,10 +110,8 @@ impl ServerState {
     /// The credentials of `row`, as a JSON object for a response.
     pub(super) fn credentials(&self, row: &Row) -> Result<Option<Value>, Error> {
         let opened = self.open(row)?;
-        opened
-            .map(|text| serde_json::from_str(&text))
-            .transpose()
-            .map_err(Error::internal)
+        let read = opened.map(|text| serde_json::from_str(&text)).transpose();
+        read.map_err(Error::internal)
     }
 
     /// The secret column for `credentials`: unchanged if they are the same, because each encryption gives another

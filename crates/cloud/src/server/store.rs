@@ -77,9 +77,7 @@ pub(super) use writer::Writer;
 
 /// An open database, and the tasks that it needs.
 pub(super) struct Opened {
-    /// The handle for all requests.
     pub store: Store,
-    /// The task that writes.
     pub writer: Writer,
     /// The task that receives changes of other replicas.
     pub maintenance: Maintenance,

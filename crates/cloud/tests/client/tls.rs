@@ -72,6 +72,17 @@ async fn only_the_given_authority_is_trusted() {
 }
 
 #[tokio::test]
+async fn plain_http_to_a_port_with_tls_names_the_remedy() {
+    let (_, server) = secure("127.0.0.1").await;
+    let client = server.client(Hurried::new(LIMIT).shared());
+    let (error, said) = labels(&client).await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::Unavailable { .. }) && said.contains("use https://"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
 async fn a_certificate_of_another_name_is_refused() {
     let (ca, server) = secure("cloud.example.com").await;
     let (error, said) = asked(server.port, Some(&ca)).await.unwrap_err();

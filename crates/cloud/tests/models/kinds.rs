@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::{
-    Accepted, Account, AutoscalingPolicy, AutoscalingPolicySpec, Catalogue, Cluster, ClusterLabel, ClusterLabelSpec,
-    ClusterSpec, Failure, InvalidField, Login, Model, Node, NodePool, NodePoolChange, NodePoolLabel, NodePoolLabelSpec,
-    NodePoolSpec, NodeSpec, NodeStatusReport, Organization, OrganizationSpec, Plugin, PluginChange, PluginDefinition,
-    PluginManifests, PluginSpec, PluginVersion, Provider, Registry, Role, RoleBinding, RoleBindingSpec, RoleSpec,
-    SshKeySpec, Team, TeamSpec, Token, Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
+    Account, AutoscalingPolicy, AutoscalingPolicySpec, Cluster, ClusterLabel, ClusterLabelSpec, ClusterSpec, Failure,
+    InvalidField, Login, Model, Node, NodePool, NodePoolLabel, NodePoolLabelSpec, NodePoolSpec, NodeSpec,
+    NodeStatusReport, Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests, PluginSpec,
+    PluginVersion, Provider, Registry, Role, RoleBinding, RoleBindingSpec, RoleSpec, SshKeySpec, Team, TeamSpec,
+    Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
 };
 use utoipa::ToSchema;
 
@@ -23,7 +23,6 @@ pub const OTHER_ID: &str = "0b8e4a52-13f7-4f0e-9d3c-7a6b5c4d3e2f";
 pub const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5 alice@example.com";
 pub const OTHER_KEY: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBKohQ80ObZWEG/S9wLD9bE/4q4MIu72ixvI4d+E2rxqmYcngU41+nDB4VDTOx973z5lpwPlQcF/rXavbG3rbRao=";
-const SIGNATURE: &str = "untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg==";
 pub const FINGERPRINT: &str = "SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4";
 const TIME: &str = "1551441600000";
 
@@ -75,6 +74,19 @@ fn kind<T: Model + Debug + PartialEq + Serialize + ToSchema>(name: &'static str,
     }
 }
 
+/// As the server answers those who may see its credentials.
+fn revealed(registry: &Registry) -> Value {
+    with(
+        value(registry),
+        json!({"credentials": registry.spec.credentials.revealed()}),
+    )
+}
+
+/// As a client sends it.
+fn sent(login: &Login) -> Value {
+    json!({"email": login.email, "password": login.password.expose()})
+}
+
 /// `example` with `more` fields.
 fn with(mut example: Value, more: Value) -> Value {
     let (Value::Object(fields), Value::Object(more)) = (&mut example, more) else {
@@ -101,10 +113,11 @@ pub fn named(name: &str) -> Kind {
 }
 
 fn people() -> Vec<Kind> {
-    let user = json!({"name": "Zoë O'Neill", "email": "zoe@example.com", "avatar_url": "https://example.com/z.png"});
+    let user = json!({"name": "Zoë O'Neill", "email": "zoe@example.com", "avatar_url": "https://example.com/z.png",
+        "expires_at": "2027-01-31T18:00:00Z"});
     let team = json!({"name": "Night shift", "description": "Who is awake", "user_ids": [ID, OTHER_ID]});
     let key = json!({"id": ID, "created_at": TIME, "updated_at": TIME, "user_id": OTHER_ID, "fingerprint": FINGERPRINT,
-        "name": "laptop", "key": KEY});
+        "name": "laptop", "key": KEY, "expires_at": "2027-01-31T18:00:00Z"});
     vec![
         kind::<Account>(
             "account",
@@ -133,7 +146,6 @@ fn people() -> Vec<Kind> {
             "team",
             with(with(stamped(), team), json!({"organization_id": OTHER_ID})),
         ),
-        kind::<Accepted>("accepted", json!({"id": ID})),
         kind::<Failure>(
             "failure",
             json!({"code": 422, "message": "name: is empty", "field": "name"}),
@@ -151,20 +163,14 @@ fn secrets() -> Vec<Kind> {
                     "provider": "private", "serveraddress": "registry.example.com:5000", "email": "ci@example.com",
                     "credentials": {"username": "ci", "password": "hunter2\u{e4} 1"}}),
             ),
-            accept: |bytes| accept::<Registry>(bytes, |registry| value(&registry.revealed()), text),
+            accept: |bytes| accept::<Registry>(bytes, revealed, text),
             is_invalid: schemas::is_invalid::<Registry>,
         },
         Kind {
             name: "login",
             example: json!({"email": "alice@example.com", "password": "hunter2 2"}),
-            accept: |bytes| accept::<Login>(bytes, |login| value(&login.revealed()), text),
+            accept: |bytes| accept::<Login>(bytes, sent, |_| String::new()),
             is_invalid: schemas::is_invalid::<Login>,
-        },
-        Kind {
-            name: "token",
-            example: json!({"token": "hunter2.3"}),
-            accept: |bytes| accept::<Token>(bytes, |token| value(&token.revealed()), |_| String::new()),
-            is_invalid: schemas::is_invalid::<Token>,
         },
         kind::<Provider>(
             "provider",
@@ -222,10 +228,8 @@ fn plugins() -> Vec<Kind> {
                 json!({"added_at": TIME, "organization_id": OTHER_ID, "cluster_id": OTHER_ID}),
             ),
         ),
-        kind::<PluginChange>("plugin change", json!({"version": "1.2.4", "signature": SIGNATURE})),
         kind::<PluginVersion>("plugin version", version),
-        kind::<PluginDefinition>("plugin definition", definition.clone()),
-        kind::<Catalogue>("catalogue", json!({"CNI": [definition], "logs": []})),
+        kind::<PluginDefinition>("plugin definition", definition),
         kind::<PluginManifests>(
             "manifests",
             json!({"manifests": [[{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}], []],
@@ -255,7 +259,6 @@ fn nodes() -> Vec<Kind> {
     vec![
         kind::<NodePoolSpec>("node pool spec", pool.clone()),
         kind::<NodePool>("node pool", with(pool, json!({"id": ID, "status": status}))),
-        kind::<NodePoolChange>("node pool change", json!({"count": 3})),
         kind::<NodeSpec>("node spec", node.clone()),
         kind::<Node>(
             "node",
@@ -288,7 +291,7 @@ fn rules() -> Vec<Kind> {
         "non_resource_urls": ["/healthz", "/metrics/*"]});
     let reader = json!({"name": "Reader", "description": "may look"});
     let binding = json!({"type": "UserBinding", "user_id": OTHER_ID, "team_id": null,
-        "authorization_role_id": OTHER_ID, "cluster_id": OTHER_ID, "namespace": "dev"});
+        "authorization_role_id": OTHER_ID, "cluster_id": OTHER_ID, "namespace": "dev", "expires_at": "2027-01-31T18:00:00Z"});
     let rules = json!([
         with(rule.clone(), stamped()),
         with(

@@ -30,7 +30,7 @@ fn is_prose(path: &str) -> bool {
 }
 
 fn is_secret(path: &str) -> bool {
-    path.starts_with("credentials.") || path == "password" || path == "token"
+    path.starts_with("credentials.") || path == "password"
 }
 
 pub fn refuse(kind: &Kind, document: &Value) -> InvalidField {
@@ -102,9 +102,6 @@ fn every_field_refuses_what_no_field_of_its_type_may_hold() {
 #[test]
 fn an_unknown_field_is_named_with_the_nearest_known_one() {
     for kind in all() {
-        if matches!(kind.name, "catalogue") {
-            continue;
-        }
         let first = kind.example.as_object().unwrap().keys().next().unwrap().clone();
         let mut document = kind.example.clone();
         document[format!("{first}x")] = json!(SECRET);
@@ -154,7 +151,6 @@ fn a_field_that_must_be_there_is_named_when_it_is_not() {
         "role spec.rules",
         "upgrade.targetVersion",
         "upgrade.nodeTimeoutSeconds",
-        "token.token",
         "login.password",
         "cluster label.key",
         "node pool label.key",
@@ -186,10 +182,7 @@ fn what_only_goes_in_is_checked_and_never_comes_out() {
 
     let provider = json!({"provider": "digital_ocean", "credentials": {"token": SECRET}});
     let spec: ProviderSpec = parse(provider.to_string().as_bytes(), Unknown::Refuse).unwrap();
-    assert_eq!(
-        spec.credentials.names().map(ToString::to_string).collect::<Vec<_>>(),
-        ["token"]
-    );
+    assert_eq!(spec.credentials.revealed().into_keys().collect::<Vec<_>>(), ["token"]);
     assert!(!format!("{spec:?}{}", serde_json::to_string(&spec).unwrap()).contains(SECRET));
     for (field, value) in [
         ("credentials", json!({"token": 7})),

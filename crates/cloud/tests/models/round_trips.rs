@@ -36,7 +36,7 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 fn is_secret(path: &[Step]) -> bool {
-    matches!(shown(path).as_str(), "credentials" | "password" | "token") || shown(path).starts_with("credentials.")
+    matches!(shown(path).as_str(), "credentials" | "password") || shown(path).starts_with("credentials.")
 }
 
 proptest! {
@@ -124,7 +124,7 @@ proptest! {
 
 #[test]
 fn what_has_a_secret_shows_none() {
-    for name in ["registry", "login", "token"] {
+    for name in ["registry", "login"] {
         let kind = named(name);
         let text = kind.example.to_string();
         assert!(text.contains(SECRET));

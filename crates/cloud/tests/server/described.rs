@@ -202,13 +202,21 @@ async fn accounts_documents_and_refusals_are_as_described() {
         .await
         .is(201);
     let made = witness
-        .send_example(Method::POST, "~/users", json!({"email": "bob@example.org"}))
+        .send_example(
+            Method::POST,
+            "~/users",
+            json!({"email": "bob@example.org", "expires_at": null}),
+        )
         .await
         .is(201);
     let user = format!("~/users/{}", made.field("id"));
     witness.get(&user).await;
     witness
-        .send_example(Method::PATCH, &user, json!({"email": "bob@example.org"}))
+        .send_example(
+            Method::PATCH,
+            &user,
+            json!({"email": "bob@example.org", "expires_at": null}),
+        )
         .await
         .is(200);
     witness

@@ -13,6 +13,7 @@ mod api_rows;
 mod catalogue;
 mod cursors;
 mod described;
+mod ends;
 mod errors;
 mod escalation;
 mod etags;

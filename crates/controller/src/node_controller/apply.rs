@@ -19,8 +19,7 @@ use crate::objects::Node;
 pub(super) fn awaits_cache(writer: &Writer, seen: &Observation) -> bool {
     let key = Key::new(seen.name.as_str());
     let record = seen.record.as_deref().map(|record| &record.metadata);
-    // Both are asked, because each forgets the versions that the cache is past.
-    writer.awaits::<Node>(&key, Some(&seen.node.metadata)) | writer.awaits::<NodeIdentity>(&key, record)
+    writer.awaits::<Node>(&key, Some(&seen.node.metadata)) || writer.awaits::<NodeIdentity>(&key, record)
 }
 
 pub(super) async fn apply(writer: &Writer, seen: &Observation, plan: &Plan) -> Result<(), WriteError> {

@@ -200,5 +200,9 @@ fn timing(random: &mut fastrand::Rng) -> Timing {
         return Timing::default();
     }
     let seconds = Duration::from_secs;
-    Timing::new(seconds(60), seconds(40), seconds(20)).unwrap()
+    Timing {
+        lease_duration: seconds(60),
+        renew_deadline: seconds(40),
+        retry_period: seconds(20),
+    }
 }

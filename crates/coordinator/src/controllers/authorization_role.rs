@@ -82,6 +82,8 @@ pub(super) fn start(rbac: &Rbac, role: &mut Role<'_>) -> Result<(), MetricsError
         roles.keys().into_iter().chain(made).for_each(|key| relisted.push(key));
     });
     let client = clients.for_controller(AuthorizationRoleController::NAME, MANY_IN_FLIGHT);
+    let writer = Writer::new(client, AuthorizationRoleController::NAME, Arc::clone(&kit.clock));
+    writer.follow(&rbac.cluster_roles);
     let reconciler = AuthorizationRoleController {
         rbac: rbac.clone(),
         foreign: ForeignObjects::start(
@@ -90,19 +92,10 @@ pub(super) fn start(rbac: &Rbac, role: &mut Role<'_>) -> Result<(), MetricsError
             queue.clone(),
             tasks,
         ),
-        writer: Writer::new(client, AuthorizationRoleController::NAME, Arc::clone(&kit.clock)),
+        writer,
         refusals: Refusals::new(&kit.metrics)?,
     };
-    let mut controller = Controller::new(reconciler, queue)
-        .reads(rbac.roles.cache())
-        .reads(rbac.bindings.cache())
-        .reads(&rbac.cluster_roles)
-        .reads(&rbac.everywhere)
-        .reads(&rbac.in_namespaces);
-    if let Some(ceiling) = &rbac.ceiling {
-        controller = controller.reads(ceiling);
-    }
-    controller.start(context.clone(), tasks);
+    Controller::new(reconciler, queue).start(context.clone(), tasks);
     Ok(())
 }
 
@@ -283,10 +276,9 @@ impl AuthorizationRoleController {
         }
         match made.filter(|made| made.metadata.deletion_timestamp.is_none()) {
             None => self.rbac.scopes.forget(role),
-            Some(made) => match self.writer.delete::<ClusterRole>(&made.metadata).await {
-                Err(error) if !error.is_gone() => return Err(error),
-                _ => {}
-            },
+            Some(made) => {
+                self.writer.delete::<ClusterRole>(&made.metadata).await?;
+            }
         }
         Ok(Next::UntilChanged)
     }

@@ -9,6 +9,7 @@
 //!   lists no rule for clusters gives nothing, and waits for nothing: the list that has the role starts another pass.
 //! - The role of a binding cannot be changed. A stand-in with the new role exists while the binding is replaced
 //!   (`plan`), so a right that both roles give is never missing.
+//! - From its end on, a binding gives nothing (`ends`).
 //! - Ownership cannot cross namespaces, so a finalizer keeps an `AuthorizationRoleBinding` that the cloud does not list
 //!   any more until its binding is gone, and a binding that is left without is deleted.
 //! - A binding that a finalizer of others keeps is emptied, and reported.
@@ -31,10 +32,11 @@ use tidewaiter_kit::client::MANY_IN_FLIGHT;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::role::Role;
 use tidewaiter_kit::{
-    Cache, Controller, Finalizer, ForeignObjects, Index, Key, Metadata, Next, Pass, Queue, Reconciler, WriteError,
-    Writer,
+    Cache, Controller, Events, Finalizer, ForeignObjects, Index, Key, Metadata, Next, Pass, Queue, Reconciler,
+    WriteError, Writer,
 };
 
+mod ends;
 mod object;
 mod plan;
 mod status;
@@ -45,6 +47,7 @@ mod wide;
 use super::rbac::{CATCH_UP, OURS, Rbac, is_made, is_ours, keep};
 use crate::meta;
 use crate::mirror::is_id;
+use ends::Ends;
 use object::Binding;
 use plan::{Existing, Step, Target};
 use status::{BindingError, Waiting};
@@ -62,6 +65,8 @@ struct AuthorizationRoleBindingController {
     foreign: (ForeignObjects<ClusterRoleBinding>, ForeignObjects<RoleBinding>),
     writer: Writer,
     waiting: Waiting,
+    ends: Ends,
+    events: Events,
 }
 
 /// Starts it.
@@ -81,6 +86,9 @@ pub(super) fn start(rbac: &Rbac, role: &mut Role<'_>) -> Result<(), MetricsError
     rbac.notify_lists(all_bindings(&queue, rbac, &by_name));
     let (name, reader) = (AuthorizationRoleBindingController::NAME, &rbac.reader);
     let client = clients.for_controller(name, MANY_IN_FLIGHT);
+    let writer = Writer::new(client, name, Arc::clone(&kit.clock));
+    writer.follow(&rbac.everywhere);
+    writer.follow(&rbac.in_namespaces);
     let reconciler = AuthorizationRoleBindingController {
         rbac: rbac.clone(),
         by_name,
@@ -88,17 +96,12 @@ pub(super) fn start(rbac: &Rbac, role: &mut Role<'_>) -> Result<(), MetricsError
             ForeignObjects::start(name, reader.clone(), queue.clone(), tasks),
             ForeignObjects::start(name, reader.clone(), queue.clone(), tasks),
         ),
-        writer: Writer::new(client, name, Arc::clone(&kit.clock)),
+        writer,
         waiting: Waiting::new(&kit.metrics, Arc::clone(&kit.clock))?,
+        ends: Ends::start(&queue, &kit.clock, tasks),
+        events: context.events.of(name),
     };
-    Controller::new(reconciler, queue)
-        .reads(rbac.bindings.cache())
-        .reads(rbac.roles.cache())
-        .reads(&rbac.cluster_roles)
-        .reads(&rbac.namespaces)
-        .reads(&rbac.everywhere)
-        .reads(&rbac.in_namespaces)
-        .start(context.clone(), tasks);
+    Controller::new(reconciler, queue).start(context.clone(), tasks);
     Ok(())
 }
 
@@ -127,6 +130,9 @@ impl AuthorizationRoleBindingController {
         let found = self.rbac.bindings.copies().get(&key);
         if let Some(binding) = &found {
             pass.about(binding.object_ref(&()));
+        }
+        if let Some(ended) = self.ended(&key) {
+            return self.end(&key, &ended, found.as_deref()).await;
         }
         let Some(binding) = self.rbac.bindings.get(key.name()) else {
             self.waiting.set(&key, None);
@@ -311,14 +317,14 @@ impl AuthorizationRoleBindingController {
     /// The existing objects with this name; None while a cache does not show our last write.
     fn existing(&self, name: &str, target: Option<&Target>) -> Option<Vec<Existing>> {
         let names = [name.to_owned(), plan::stand_in(name)];
-        let mut outdated = false;
         let mut existing = Vec::new();
         for name in &names {
             let key = Key::new(name);
             let found = self.rbac.everywhere.get(&key);
-            outdated |= self
-                .writer
-                .awaits::<ClusterRoleBinding>(&key, found.as_ref().map(|it| &it.metadata));
+            let seen = found.as_ref().map(|it| &it.metadata);
+            if self.writer.awaits::<ClusterRoleBinding>(&key, seen) {
+                return None;
+            }
             existing.extend(found.map(|it| Existing::of(&*it)));
         }
         let mut keys = self.by_name.keys(&name.to_owned());
@@ -332,12 +338,13 @@ impl AuthorizationRoleBindingController {
         keys.dedup();
         for key in keys {
             let found = self.rbac.in_namespaces.get(&key);
-            outdated |= self
-                .writer
-                .awaits::<RoleBinding>(&key, found.as_ref().map(|it| &it.metadata));
+            let seen = found.as_ref().map(|it| &it.metadata);
+            if self.writer.awaits::<RoleBinding>(&key, seen) {
+                return None;
+            }
             existing.extend(found.map(|it| Existing::of(&*it)));
         }
-        (!outdated).then_some(existing)
+        Some(existing)
     }
 
     async fn perform<B: Binding + DeserializeOwned>(
@@ -350,10 +357,7 @@ impl AuthorizationRoleBindingController {
         let cached = cache.get(&Key::of_meta(&meta));
         match (step, target) {
             (Step::Delete { .. }, _) | (Step::Put { .. }, None) => match cached {
-                Some(cached) => match self.writer.delete::<B>(cached.meta()).await {
-                    Err(error) if error.is_gone() => Ok(()),
-                    deleted => deleted,
-                },
+                Some(cached) => self.writer.delete::<B>(cached.meta()).await.map(|_| ()),
                 None => Ok(()),
             },
             (Step::Empty { .. }, _) => match cached {

@@ -7,6 +7,8 @@
 //! - Of `imagePullSecrets` only the entries of ours change. An annotation names them, so that the entry of a registry
 //!   that is gone is removed, also after a restart, and whatever others put there stays. The Go coordinator recorded
 //!   none: in its account, ids of the cloud are ours.
+//! - A namespace that opts out gets no account, and its accounts lose the entries. An account `containership` that is
+//!   there stays, because pods may run as it.
 //! - An account that has the annotation and that the settings do not name any more loses its entries.
 //! - A leader learns what the registries' credentials are a moment after it begins. An account that is missing is not
 //!   created before, for five seconds at most, because it would be changed at once.
@@ -20,7 +22,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{LocalObjectReference, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use tidewaiter_api::names::{ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_api::names::{
+    ATTACHED_ANNOTATION, CONTAINERSHIP_ACCOUNT, CONTAINERSHIP_NAMESPACE, MANAGED_LABEL, MANAGED_VALUE,
+    PULL_SECRETS_DISABLED, PULL_SECRETS_LABEL,
+};
 use tidewaiter_kit::client::MOST_IN_FLIGHT;
 use tidewaiter_kit::{
     Cache, ChildrenError, Controller, Desired, Difference, Everywhere, Index, Key, Next, Pass, Queue, Reconciler,
@@ -35,7 +40,7 @@ use super::registry::{Entries, Registries, RegistrySettings};
 pub(crate) use account::Account;
 
 /// Passes that write at once: a cold start writes one account for each namespace.
-const PERMITS: usize = 32;
+const CONCURRENCY: usize = 32;
 
 /// The field manager of the accounts.
 const MANAGER: &str = "tidewaiter/containership";
@@ -71,7 +76,8 @@ pub(super) fn start(settings: &RegistrySettings, shared: &Shared<'_>, registries
         .page_size(500)
         .packed()
         .start(tasks, kit);
-    let everywhere = Everywhere::new(shared.namespaces.clone(), accounts.clone());
+    let everywhere = Everywhere::new(shared.namespaces.clone(), accounts.clone())
+        .with_opt_out(PULL_SECRETS_LABEL, PULL_SECRETS_DISABLED);
     let client = shared
         .clients
         .for_controller(ContainershipController::NAME, MOST_IN_FLIGHT);
@@ -92,9 +98,7 @@ pub(super) fn start(settings: &RegistrySettings, shared: &Shared<'_>, registries
         begun: OnceLock::new(),
     };
     Controller::new(reconciler, queue)
-        .reads(&shared.namespaces)
-        .reads(&accounts)
-        .permits(PERMITS)
+        .concurrency(CONCURRENCY)
         .start(shared.context.clone(), tasks);
 }
 
@@ -116,8 +120,17 @@ impl Reconciler for ContainershipController {
     type Error = ChildrenError;
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, ChildrenError> {
-        let entries = self.registries.entries();
         let found = self.by_namespace.keys(pass.key());
+        if self.accounts.is_opted_out(pass.key()) && pass.key().name() != CONTAINERSHIP_NAMESPACE {
+            let desired: Vec<_> = found
+                .iter()
+                .map(Key::name)
+                .map(DesiredAccount::without_entries)
+                .collect();
+            let desired: Vec<&DesiredAccount<'_>> = desired.iter().collect();
+            return self.accounts.ensure(&self.writer, pass, &desired, &[]).await;
+        }
+        let entries = self.registries.entries();
         let is_there = found.iter().any(|key| key.name() == CONTAINERSHIP_ACCOUNT);
         let now = self.clock.monotonic();
         let begun = *self.begun.get_or_init(|| now);

@@ -15,8 +15,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewaiter_api::{LabelKey, LabelValue};
 use tidewaiter_kit::{
-    Cache, Cacheable, Controller, ControllerContext, Index, Key, Kit, Next, Notice, Pass, Queue, ReconcileError,
-    Reconciler, Retry, Tasks, UndecodableObjects,
+    Cache, Cacheable, Category, Controller, ControllerContext, Index, Key, Kit, Next, Notice, Pass, Queue,
+    ReconcileError, Reconciler, Retry, Tasks, UndecodableObjects,
 };
 
 use super::listed::Listed;
@@ -171,30 +171,15 @@ pub(super) enum LabelError {
 }
 
 impl ReconcileError for LabelError {
-    fn retry(&self) -> Retry {
-        Retry::Slow
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Prefix { .. } => "prefix",
-            Self::Overruled { .. } => "overruled",
-        }
-    }
-
-    fn is_refusal(&self) -> bool {
-        true
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        let reason = match self {
-            Self::Prefix { .. } => "InvalidKey",
-            Self::Overruled { .. } => "Overruled",
+    fn category(&self) -> Category {
+        let (class, reason) = match self {
+            Self::Prefix { .. } => ("prefix", "InvalidKey"),
+            Self::Overruled { .. } => ("overruled", "Overruled"),
         };
         let note = format!(
             "{self}. No node gets this label. Correct it in the cloud, or delete this object if a person created it."
         );
-        Some(Notice::warning(reason, "Read", note))
+        Category::refusal(class, Retry::Slow).notify(Notice::warning(reason, "Read", note))
     }
 }
 
@@ -206,9 +191,7 @@ pub(super) fn start<K: LabelResource>(labels: &Arc<Labels<K>>, context: &Control
     let queue = Queue::new();
     labels.cache().notify(queue.same_name());
     labels.cache().notify(queue.sharing(&labels.by_slot, slot::<K>));
-    Controller::new(LabelController(Arc::clone(labels)), queue)
-        .reads(labels.cache())
-        .start(context.clone(), tasks);
+    Controller::new(LabelController(Arc::clone(labels)), queue).start(context.clone(), tasks);
 }
 
 impl<K: LabelResource> Reconciler for LabelController<K> {

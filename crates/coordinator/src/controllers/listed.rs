@@ -95,6 +95,12 @@ impl<K: Cacheable> Listed<K> {
         self.effective.get(&key_of(name))
     }
 
+    /// The resource as it takes effect; while the cluster does not have it, as the cloud lists it.
+    pub(super) fn get_or_listed(&self, name: &str) -> Option<Arc<K>> {
+        let listed = || self.list.as_ref()?.listed().get(name)?.clone();
+        self.get(name).or_else(listed)
+    }
+
     /// The number of times that the cloud has listed something else: changes of the copies do not count. Without a
     /// mirror, the number of times that a resource has changed. It is counted before anything that reads the resources
     /// is notified of the change.

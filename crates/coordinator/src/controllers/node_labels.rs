@@ -31,7 +31,7 @@ use plan::{Observation, Plan, plan};
 use status::Status;
 
 /// Passes that write at once: a new label is written to every Node.
-const PERMITS: usize = 32;
+const CONCURRENCY: usize = 32;
 
 /// Our own write is not in the cache yet. Its change starts a pass; this is the fallback, should somebody have undone
 /// it.
@@ -95,30 +95,22 @@ pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &
     parts.node_pool_labels.notify_list(wake());
     let queueing = queue_nodes(queue.clone(), parts.nodes.clone(), resources, parts.members.subscribe());
     loops::run(tasks, "node-labels", queueing);
+    let writer = Writer::new(parts.client.clone(), NodeLabelController::NAME, Arc::clone(&kit.clock));
+    writer.follow(&parts.nodes);
+    let cluster_labels = Arc::clone(&parts.cluster_labels);
+    let node_pool_labels = Arc::clone(&parts.node_pool_labels);
     let controller = NodeLabelController {
-        writer: Writer::new(parts.client.clone(), NodeLabelController::NAME, Arc::clone(&kit.clock)),
+        writer,
         write_limits: WriteLimits::new(Arc::clone(&kit.clock)),
         written: Mutex::default(),
         status: Status::new(&kit.metrics)?,
         events: context.events.of(NodeLabelController::NAME),
         parts,
     };
-    let NodeLabelParts {
-        nodes,
-        cluster_labels,
-        node_pool_labels,
-        ..
-    } = &controller.parts;
-    let (nodes, cluster_labels, node_pool_labels) = (
-        nodes.clone(),
-        cluster_labels.cache().clone(),
-        node_pool_labels.cache().clone(),
-    );
     Controller::new(controller, queue)
-        .reads(&nodes)
-        .reads(&cluster_labels)
-        .reads(&node_pool_labels)
-        .permits(PERMITS)
+        .reads(cluster_labels.cache())
+        .reads(node_pool_labels.cache())
+        .concurrency(CONCURRENCY)
         .start(context.clone(), tasks);
     Ok(())
 }
@@ -159,7 +151,7 @@ async fn queue_nodes(
             else => return,
         };
         for key in moved.unwrap_or_else(|| nodes.keys()) {
-            queue.push(key);
+            queue.push_cached(key);
         }
     }
 }
@@ -267,6 +259,5 @@ impl NodeLabelController {
         self.status.forget(key);
         self.write_limits.forget(key);
         self.written.lock().remove(key);
-        self.writer.forget::<Node>(key);
     }
 }

@@ -36,7 +36,7 @@ use desired::{Dependencies, Manifests, Proposals, Store};
 use report::Reporter;
 
 /// Plugins at once: each has few requests under way.
-const PERMITS: usize = 64;
+const CONCURRENCY: usize = 64;
 /// The time that the cloud may take with manifests, retries included.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -70,6 +70,8 @@ pub fn start(
         .named("plugin-store")
         .optional()
         .start(tasks, kit);
+    writer.follow(&inventories);
+    writer.follow(&secrets);
     secrets.notify(stored(&queue));
     plugins.cache().notify(reporter.unless_reported(&queue));
     let wakes = Wakes::start(queue.clone(), clock(), tasks);
@@ -106,10 +108,7 @@ pub fn start(
         clock: clock(),
     };
     Controller::new(reconciler, queue)
-        .reads(plugins.cache())
-        .reads(&inventories)
-        .reads(&secrets)
-        .permits(PERMITS)
+        .concurrency(CONCURRENCY)
         .start(context.clone(), tasks);
     Ok(())
 }
@@ -136,8 +135,7 @@ fn wake_relisted(
 
 /// Looks at the plugin whose stored version somebody changed or deleted.
 fn stored(queue: &Queue) -> Trigger<Metadata<Secret>> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, Metadata<Secret>>| {
+    queue.trigger(|queue, change: &Change<'_, Metadata<Secret>>| {
         let labels = change.object().metadata.labels.as_ref();
         if let Some(plugin) = labels.and_then(|labels| labels.get(PLUGIN_STORE_LABEL)) {
             queue.push(Key::namespaced(CONTAINERSHIP_NAMESPACE, plugin));

@@ -12,12 +12,13 @@ use serde::de::DeserializeOwned;
 use tidewaiter_api::access::{self, Scope, SystemNamespaces};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding, AuthorizationRoleBindingSpec};
 use tidewaiter_api::names::{MANAGED_LABEL, MANAGED_VALUE};
+use tidewaiter_api::values::EndTime;
 use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
 use tidewaiter_kit::role::Role;
 use tidewaiter_kit::slim::OUR_MANAGERS;
 use tidewaiter_kit::{
-    Cache, Change, Finalizer, Index, Metadata, Notice, Ownership, Queue, ReconcileError as _, Trigger, WriteError,
-    Writer,
+    Cache, Change, Finalizer, Index, Metadata, Notice, Ownership, Queue, ReconcileError as _, SharedClock, Trigger,
+    WriteError, Writer,
 };
 
 mod scopes;
@@ -54,8 +55,7 @@ pub(super) fn of_resource<K: 'static>(
     queue: &Queue,
     name: impl Fn(&K) -> Option<&str> + Send + Sync + 'static,
 ) -> Trigger<K> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, K>| {
+    queue.trigger(move |queue, change: &Change<'_, K>| {
         for name in change.versions().filter_map(&name) {
             queue.push(key_of(name));
         }
@@ -67,6 +67,8 @@ pub(super) fn of_resource<K: 'static>(
 pub(super) struct Rbac {
     pub(super) settings: RbacSettings,
     pub(super) reader: Client,
+    /// Decides which bindings have ended.
+    pub(super) clock: SharedClock,
     pub(super) roles: Listed<AuthorizationRole>,
     pub(super) bindings: Listed<AuthorizationRoleBinding>,
     /// The roles that are held as another coordinator left them.
@@ -148,6 +150,7 @@ impl Rbac {
         Self {
             settings,
             reader: reader.clone(),
+            clock: Arc::clone(&kit.clock),
             roles,
             bindings,
             held,
@@ -183,8 +186,11 @@ impl Rbac {
             Scope::SystemNamespace
         };
         let keys = self.bindings_of.keys(&role);
+        let now = self.clock.now();
+        let has_ended = |text: &str| EndTime::of_field(text).is_some_and(|end| end.has_passed(now));
         let bindings = keys.iter().filter_map(|key| self.bindings.get(key.name()));
         bindings
+            .filter(|binding| !has_ended(&binding.spec.expires_at))
             .map(|binding| self.scope_of(&binding.spec))
             .fold(existing.max(entered), Scope::max)
     }

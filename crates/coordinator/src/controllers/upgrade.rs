@@ -125,11 +125,14 @@ pub fn start(role: &mut Role<'_>) -> Result<(), MetricsError> {
         pods.notify(queue.all_keys(&upgrades).unless(ComponentPod::is_as));
     }
     let client = clients.for_controller(UpgradeController::NAME, DEFAULT_IN_FLIGHT);
+    let writer = Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock));
+    writer.follow(&upgrades);
+    writer.follow(&nodes);
     let controller = UpgradeController {
         upgrades: upgrades.clone(),
-        nodes: nodes.clone(),
-        pods: pods.clone(),
-        writer: Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock)),
+        nodes,
+        pods,
+        writer,
         client,
         events: context.events.of(UpgradeController::NAME),
         agents: Agents::default(),
@@ -138,10 +141,6 @@ pub fn start(role: &mut Role<'_>) -> Result<(), MetricsError> {
         clock: Arc::clone(&kit.clock),
     };
     Controller::new(controller, queue)
-        .reads(&upgrades)
-        .reads(&nodes)
-        .reads(&pods[0])
-        .reads(&pods[1])
         .backoff(RETRIES)
         .start(context.clone(), tasks);
     node_upgrade::start(&upgrades, reader, role);
@@ -154,7 +153,6 @@ impl Reconciler for UpgradeController {
 
     async fn reconcile(&self, pass: &mut Pass) -> Result<Next, UpgradeError> {
         let Some(object) = self.upgrades.get(pass.key()) else {
-            self.writer.forget::<ClusterUpgrade>(pass.key());
             self.drains.set(pass.key(), &[]);
             self.metrics.remove(pass.key());
             return Ok(Next::UntilChanged);

@@ -50,9 +50,10 @@ impl Release {
         released(&*self.0.get(&super::key())?).cloned()
     }
 
-    /// Starts a pass whenever it may have changed.
+    /// Starts a pass whenever it may have changed. Passes begin without it: its definition may be missing, and a
+    /// release that is read later starts another one.
     pub(super) fn notify(&self, queue: &Queue) {
-        let trigger = queue.always(super::key());
+        let trigger = queue.always(super::key()).unawaited();
         self.0
             .notify(trigger.unless(|before, after| released(before) == released(after)));
     }
@@ -88,20 +89,20 @@ pub(super) fn start(board: Board, cluster: String, apart: [Held; 2], reader: &Cl
         let updates = queue_updates(held.updates(), queue.clone());
         loops::run(tasks, "cloud-sync/held", updates);
     }
-    let writer = clients.for_controller(CloudSyncController::NAME, DEFAULT_IN_FLIGHT);
+    let client = clients.for_controller(CloudSyncController::NAME, DEFAULT_IN_FLIGHT);
+    let writer = Writer::new(client, CloudSyncController::NAME, Arc::clone(&clock));
+    writer.follow(&objects);
     let controller = CloudSyncController {
         objects: objects.clone(),
         board,
         cluster,
         apart,
-        writer: Writer::new(writer, CloudSyncController::NAME, Arc::clone(&clock)),
+        writer,
         events: context.events.of(CloudSyncController::NAME),
         written: Mutex::default(),
         clock,
     };
-    Controller::new(controller, queue)
-        .reads(&objects)
-        .start(context.clone(), tasks);
+    Controller::new(controller, queue).start(context.clone(), tasks);
     Release(objects)
 }
 

@@ -236,10 +236,7 @@ impl<R: Cacheable + Serialize + DeserializeOwned + PartialEq> StoredList<R> {
             if needed.contains(&secret.name_any()) {
                 continue;
             }
-            match writer.delete::<Secret>(&secret.metadata).await {
-                Err(error) if error.is_gone() => {}
-                deleted => deleted?,
-            }
+            writer.delete::<Secret>(&secret.metadata).await?;
         }
         Ok(())
     }

@@ -258,13 +258,10 @@ impl<K: MirroredKind> SyncController<K> {
     /// nothing is deleted.
     fn plan(&self, known: &Known<K::Resource>, actual: &[Arc<K::Resource>]) -> Option<Plan<K::Resource>> {
         let (listing, kind) = (&known.listing, &self.shared.kind);
-        let missing = listing.desired.keys().filter(|key| self.cache.get(key).is_none());
+        let mut missing = listing.desired.keys().filter(|key| self.cache.get(key).is_none());
         let unseen = |key: &Key, object: Option<&ObjectMeta>| self.writer.awaits::<K::Resource>(key, object);
-        // All are asked, because each forgets the versions that the cache is past.
-        let shown = actual
-            .iter()
-            .filter(|object| unseen(&Key::of(&***object), Some(object.meta())));
-        if shown.count() + missing.filter(|key| unseen(key, None)).count() > 0 {
+        let is_outdated = |object: &Arc<K::Resource>| unseen(&Key::of(&**object), Some(object.meta()));
+        if actual.iter().any(is_outdated) || missing.any(|key| unseen(key, None)) {
             return None;
         }
         let ours = |object: &K::Resource| kind.ours(object);

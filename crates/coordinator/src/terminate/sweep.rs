@@ -224,7 +224,7 @@ impl Terminator {
             let writer = &self.writer;
             let removals = patches.into_iter().map(|(meta, patch)| async move {
                 let written = writer.patch::<ServiceAccount>(&meta, patch).await;
-                written.map(drop)
+                written.map(|_| true)
             });
             count.removed += self.finish(row, removals, &mut failed).await?;
             if !turn(&mut params, page.metadata) {
@@ -242,13 +242,13 @@ impl Terminator {
         failed: &mut Vec<WriteError>,
     ) -> Result<u64, SweepError>
     where
-        F: Future<Output = Result<(), WriteError>>,
+        F: Future<Output = Result<bool, WriteError>>,
     {
         let results: Vec<_> = stream::iter(removals).buffer_unordered(CONCURRENCY).collect().await;
         let mut removed = 0;
         for result in results {
             match result {
-                Ok(()) => removed += 1,
+                Ok(is_removed) => removed += u64::from(is_removed),
                 Err(error) if error.is_gone() => {}
                 Err(error) => failed.push(error),
             }
@@ -260,18 +260,23 @@ impl Terminator {
         Ok(removed)
     }
 
-    /// Deletes the object without our finalizers, whose controllers pause, or removes our labels from it.
-    async fn remove_one<K: Resource<DynamicType = ()>>(&self, ours: Ours, meta: ObjectMeta) -> Result<(), WriteError> {
+    /// Deletes the object without our finalizers, whose controllers pause, or removes our labels from it. Returns false
+    /// if it is gone.
+    async fn remove_one<K: Resource<DynamicType = ()>>(
+        &self,
+        ours: Ours,
+        meta: ObjectMeta,
+    ) -> Result<bool, WriteError> {
         let Ours::Prefixes = ours else {
             let meta = self.release::<K>(meta).await?;
             return match meta.deletion_timestamp {
                 None => self.writer.delete::<K>(&meta).await,
-                Some(_) => Ok(()),
+                Some(_) => Ok(true),
             };
         };
         let labels: serde_json::Map<String, Value> = our_labels(&meta).map(|key| (key.clone(), Value::Null)).collect();
         let patch = json!({"metadata": {"labels": labels}});
-        self.writer.patch::<K>(&meta, patch).await.map(drop)
+        self.writer.patch::<K>(&meta, patch).await.map(|_| true)
     }
 
     /// Removes our finalizers: what they wait for was removed before.

@@ -9,6 +9,7 @@ mod cloud;
 #[path = "../shared/cluster.rs"]
 mod cluster;
 mod crashes;
+mod ends;
 mod forged;
 mod limits;
 #[allow(dead_code, reason = "the mirror's own tests use more of it")]

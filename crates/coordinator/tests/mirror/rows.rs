@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_coordinator::mirror::{MassDeletion, RegistryCredentialsIn};
+use tidewaiter_kit::{Clock as _, SystemClock};
 use tidewaiter_testkit::eventually;
 
 use crate::script::{Script, id, label, registry, user};
@@ -51,6 +53,23 @@ async fn what_is_in_the_cloud_is_created_updated_and_deleted_in_the_cluster() {
     // On a slow machine CloudSync says for a moment that it waits for the first lists.
     assert!(written.iter().all(|write| write.contains("cloudsyncs")), "{written:?}");
     world.quiet().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_user_is_mirrored_and_reported_and_deletes_nothing() {
+    let world = World::start().await;
+    let end = SystemClock.now() + SignedDuration::from_secs(10);
+    let end = Timestamp::from_second(end.as_second()).unwrap().to_string();
+    let mut ada = user(1, "Ada");
+    ada["expires_at"] = json!(end);
+    world.cloud.list("/ssh-users", [ada, user(2, "Grace")]);
+    let _running = world.coordinator().await;
+    let (about, note) = world.event("AccessEnded").await;
+    assert_eq!(about, format!("User/{}", id(1)));
+    assert!(note.contains(&end), "{note}");
+    world.users_are(&["Ada", "Grace"]).await;
+    let mirrored = world.users().get(&id(1)).await.unwrap();
+    assert_eq!(mirrored.spec.expires_at, end);
 }
 
 #[tokio::test]

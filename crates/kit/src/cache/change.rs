@@ -1,8 +1,7 @@
 //! A change of a cached object, and the triggers that are called for it.
 
-use std::fmt::{self, Debug};
-
 use crate::key::Key;
+use crate::queue::Queue;
 
 /// One change of a cached object. An object that was deleted and created again under its name is two changes.
 #[derive(Debug)]
@@ -58,19 +57,34 @@ impl<'a, K> Change<'a, K> {
 
 type Call<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 
-/// Pushes keys into a queue for each change of an object of kind `K`.
+/// Acts on each change of an object of kind `K`, most often by pushing keys into a queue.
 pub struct Trigger<K> {
     call: Call<K>,
     same: fn(&K, &K) -> bool,
+    /// The queue that it fills, if it is made from one.
+    queue: Option<Queue>,
+    is_awaited: bool,
 }
 
 impl<K> Trigger<K> {
-    /// Calls `call` for each change. It runs in the task of the watch, so it must return at once.
+    /// Calls `call` for each change, also while this replica stands by. It runs in the task of the watch, so it must
+    /// return at once. For keys to reconcile: [`Queue::trigger`].
     #[must_use]
     pub fn calls(call: impl Fn(&Change<'_, K>) + Send + Sync + 'static) -> Self {
         Self {
             call: Box::new(call),
             same: |_, _| false,
+            queue: None,
+            is_awaited: true,
+        }
+    }
+
+    /// Calls `call`, which pushes keys into `queue`.
+    pub(crate) fn pushes(queue: &Queue, call: impl Fn(&Queue, &Change<'_, K>) + Send + Sync + 'static) -> Self {
+        let filled = queue.clone();
+        Self {
+            queue: Some(queue.clone()),
+            ..Self::calls(move |change| call(&filled, change))
         }
     }
 
@@ -81,18 +95,29 @@ impl<K> Trigger<K> {
         Self { same, ..self }
     }
 
+    /// Lets the controller begin before the first list of the cache is complete: it can do its work without.
+    #[must_use]
+    pub fn unawaited(self) -> Self {
+        Self {
+            is_awaited: false,
+            ..self
+        }
+    }
+
+    /// The queue that it fills, and whether the controller waits for the first list of the cache.
+    pub(super) fn queue(&self) -> Option<(&Queue, bool)> {
+        self.queue.as_ref().map(|queue| (queue, self.is_awaited))
+    }
+
     pub(super) fn call(&self, change: &Change<'_, K>) {
+        if self.queue.as_ref().is_some_and(Queue::stands_by) {
+            return;
+        }
         if let (Some(before), Some(after)) = (change.before, change.after)
             && (self.same)(before, after)
         {
             return;
         }
         (self.call)(change);
-    }
-}
-
-impl<K> Debug for Trigger<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trigger").finish_non_exhaustive()
     }
 }

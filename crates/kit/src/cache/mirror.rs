@@ -16,18 +16,16 @@ use tokio::sync::watch;
 
 use super::faults::Faults;
 use super::guarded::{Guarded, Undecodable};
-use super::objects::{Held, Objects};
-use super::subscribers::Subscribers;
-use super::{Cacheable, Change};
+use super::objects::Held;
+use super::{Cache, Cacheable, Change};
 use crate::key::Key;
 
 /// The filter by which an object is cached or not.
 pub(super) type Keep<K> = Box<dyn Fn(&K) -> bool + Send + Sync>;
 
 pub(super) struct Mirror<K> {
-    objects: Arc<Objects<K>>,
+    cache: Cache<K>,
     keep: Keep<K>,
-    subscribers: Arc<Subscribers<K>>,
     faults: Faults,
     synced: watch::Sender<bool>,
     /// The first list until it is complete: nobody sees a part of it.
@@ -37,17 +35,10 @@ pub(super) struct Mirror<K> {
 }
 
 impl<K: Cacheable> Mirror<K> {
-    pub(super) fn new(
-        objects: Arc<Objects<K>>,
-        keep: Keep<K>,
-        subscribers: Arc<Subscribers<K>>,
-        faults: Faults,
-        synced: watch::Sender<bool>,
-    ) -> Self {
+    pub(super) fn new(cache: Cache<K>, keep: Keep<K>, faults: Faults, synced: watch::Sender<bool>) -> Self {
         Self {
-            objects,
+            cache,
             keep,
-            subscribers,
             faults,
             synced,
             first: BTreeMap::new(),
@@ -62,14 +53,14 @@ impl<K: Cacheable> Mirror<K> {
                 self.faults.relist();
                 self.first.clear();
                 if synced {
-                    self.unlisted = self.objects.keys().into_iter().collect();
+                    self.unlisted = self.cache.objects.keys().into_iter().collect();
                 }
             }
             Event::InitApply(Guarded(Ok(object))) if !synced => {
                 self.faults.decoded(&Key::of(&object));
                 if (self.keep)(&object) {
                     let key = Key::of(&object);
-                    self.first.insert(key, self.objects.hold(&Arc::new(object)));
+                    self.first.insert(key, self.cache.objects.hold(&Arc::new(object)));
                 }
             }
             Event::InitApply(Guarded(Ok(object))) => {
@@ -101,15 +92,15 @@ impl<K: Cacheable> Mirror<K> {
     }
 
     fn first_list(&mut self) {
-        self.objects.replace_all(mem::take(&mut self.first));
-        let keys = self.objects.keys();
-        let all = || keys.iter().filter_map(|key| Some((key, self.objects.get(key)?)));
+        self.cache.objects.replace_all(mem::take(&mut self.first));
+        let keys = self.cache.objects.keys();
+        let all = || keys.iter().filter_map(|key| Some((key, self.cache.objects.get(key)?)));
         for (key, object) in all() {
-            self.subscribers.index(&Change::applied(key, None, &object));
+            self.cache.subscribers.index(&Change::applied(key, None, &object));
         }
         self.synced.send_replace(true);
         for (key, object) in all() {
-            self.subscribers.notify(&Change::applied(key, None, &object));
+            self.cache.subscribers.notify(&Change::applied(key, None, &object));
         }
     }
 
@@ -120,7 +111,7 @@ impl<K: Cacheable> Mirror<K> {
             self.deleted(&key);
             return;
         }
-        let mut before = self.objects.get(&key);
+        let mut before = self.cache.objects.get(&key);
         if let Some(cached) = &before {
             if recreated(cached.meta(), object.meta()) {
                 self.deleted(&key);
@@ -132,12 +123,12 @@ impl<K: Cacheable> Mirror<K> {
             }
         }
         let object = Arc::new(object);
-        let key = self.objects.put(key, &object);
+        let key = self.cache.objects.put(key, &object);
         self.changed(&Change::applied(&key, before.as_deref(), &object));
     }
 
     fn deleted(&mut self, key: &Key) {
-        if let Some(before) = self.objects.take(key) {
+        if let Some(before) = self.cache.objects.take(key) {
             self.changed(&Change::deleted(key, &before));
         }
     }
@@ -146,15 +137,15 @@ impl<K: Cacheable> Mirror<K> {
     fn undecodable(&mut self, bad: &Undecodable) {
         let key = Key::of_meta(&bad.metadata);
         self.faults.undecodable(&key, bad);
-        let cached = self.objects.get(&key);
+        let cached = self.cache.objects.get(&key);
         if cached.is_some_and(|cached| recreated(cached.meta(), &bad.metadata)) {
             self.deleted(&key);
         }
     }
 
     fn changed(&self, change: &Change<'_, K>) {
-        self.subscribers.index(change);
-        self.subscribers.notify(change);
+        self.cache.subscribers.index(change);
+        self.cache.subscribers.notify(change);
     }
 }
 

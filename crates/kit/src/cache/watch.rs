@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use kube::core::Status;
 use kube::runtime::watcher::{self, Event};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -19,7 +20,7 @@ use super::{Cacheable, Events};
 use crate::Kit;
 use crate::backoff::Backoff;
 use crate::chain::Chain;
-use crate::client::{retry_after, retry_after_status};
+use crate::client::retry_after_status;
 
 /// A server that is away for 30 s gets 7 requests, and its return is noticed after at most 8 s.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(8));
@@ -116,40 +117,40 @@ pub(super) async fn follow<K: Cacheable>(
 /// The text of a failure. A kind that the API server does not have is named, because the answer of the server does not
 /// name it.
 fn describe<K: Cacheable>(error: &watcher::Error) -> String {
-    if is_undefined(error) {
-        let (plural, version, group) = (K::plural(&()), K::api_version(&()), K::group(&()));
-        let remedy = if group.contains('.') && !group.ends_with(".k8s.io") {
-            "apply the CustomResourceDefinitions in deploy/crds (controller) or deploy/crds/coordinator (coordinator)"
-        } else {
-            "it is no Kubernetes API server, or a proxy is in front of it: correct the server in the kubeconfig"
-        };
-        return format!("the API server does not know {plural} ({version}): {remedy}");
-    }
-    let text = Chain(error).to_string();
     match cause(error) {
-        TroubleCause::Denied => format!("{text} (apply Tidewaiter's role from deploy/)"),
-        _ => text,
+        TroubleCause::Undefined => {
+            let (plural, version, group) = (K::plural(&()), K::api_version(&()), K::group(&()));
+            let remedy = if group.contains('.') && !group.ends_with(".k8s.io") {
+                "apply the CustomResourceDefinitions in deploy/crds (controller) or deploy/crds/coordinator (coordinator)"
+            } else {
+                "it is no Kubernetes API server, or a proxy is in front of it: correct the server in the kubeconfig"
+            };
+            format!("the API server does not know {plural} ({version}): {remedy}")
+        }
+        TroubleCause::Denied => format!("{} (apply Tidewaiter's role from deploy/)", Chain(error)),
+        TroubleCause::Other => Chain(error).to_string(),
     }
 }
 
 fn cause(error: &watcher::Error) -> TroubleCause {
-    match error {
-        error if is_undefined(error) => TroubleCause::Undefined,
-        watcher::Error::WatchError(status)
-        | watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-            if status.code == 403 =>
-        {
-            TroubleCause::Denied
-        }
+    let is_list = matches!(error, watcher::Error::InitialListFailed(_));
+    match status(error).map(|status| status.code) {
+        // The API server does not have the kind.
+        Some(404) if is_list => TroubleCause::Undefined,
+        Some(403) => TroubleCause::Denied,
         _ => TroubleCause::Other,
     }
 }
 
-/// True if the API server does not have the kind.
-fn is_undefined(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
+/// The answer of the API server.
+fn status(error: &watcher::Error) -> Option<&Status> {
+    match error {
+        watcher::Error::WatchError(status)
+        | watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status),
+        _ => None,
+    }
 }
 
 /// True if the connection of a watch ended in the middle, as by a reset.
@@ -193,7 +194,8 @@ impl Failures {
             self.lists = self.lists.saturating_add(1);
         }
         let backoff = BACKOFF.delay(if list { self.lists } else { self.count });
-        (list, retry_delay(error).unwrap_or_default().saturating_add(backoff))
+        let least = status(error).and_then(retry_after_status).unwrap_or_default();
+        (list, least.saturating_add(backoff))
     }
 
     /// True if `event` is the first one after a failure that shows that the watch works.
@@ -209,31 +211,18 @@ impl Failures {
     }
 }
 
-/// The time for which the server wants no other attempt.
-fn retry_delay(error: &watcher::Error) -> Option<Duration> {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => retry_after(error),
-        watcher::Error::WatchError(status) => retry_after_status(status),
-        watcher::Error::NoResourceVersion => None,
-    }
-}
-
 /// True for any error of the API server except throttling, authorization and 5xx, as client-go's reflector relists.
 fn needs_list(error: &watcher::Error, failures: u32) -> bool {
-    let status = match error {
-        watcher::Error::WatchError(status)
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status)) => status,
+    match error {
+        watcher::Error::InitialListFailed(_) => return false,
         // An event that cannot be read: the watcher would have gone past it, and missed it.
         watcher::Error::WatchFailed(kube::Error::SerdeError(_)) => return true,
-        _ => return false,
-    };
-    match status.code {
+        _ => {}
+    }
+    match status(error).map(|status| status.code) {
         // Authorization, throttling, or an error of the server: the resourceVersion is still good.
-        401 | 403 | 408 | 429 | 500.. => failures.is_multiple_of(REFUSALS_BEFORE_LIST),
-        _ => true,
+        Some(401 | 403 | 408 | 429 | 500..) => failures.is_multiple_of(REFUSALS_BEFORE_LIST),
+        code => code.is_some(),
     }
 }
 

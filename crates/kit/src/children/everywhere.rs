@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{CACHE_CATCH_UP_DELAY, CONCURRENCY, ChildrenError};
-use crate::cache::{Cache, Cacheable, Change, Metadata, Trigger};
+use crate::cache::{Cache, Cacheable, Change, Metadata};
 use crate::controller::Pass;
 use crate::key::Key;
 use crate::queue::Queue;
@@ -74,7 +74,11 @@ pub enum Difference {
 pub struct Everywhere<C: Cacheable> {
     namespaces: Cache<Metadata<Namespace>>,
     children: Cache<C>,
+    opt_out: Option<Label>,
 }
+
+/// A label with its value.
+type Label = (&'static str, &'static str);
 
 /// One write.
 enum Step<B> {
@@ -89,25 +93,54 @@ impl<C: Cacheable> Everywhere<C> {
     /// `children` holds the objects of the kind that could have a desired name, or at least those of ours.
     #[must_use]
     pub fn new(namespaces: Cache<Metadata<Namespace>>, children: Cache<C>) -> Self {
-        Self { namespaces, children }
+        Self {
+            namespaces,
+            children,
+            opt_out: None,
+        }
     }
 
-    /// Queues a namespace when it is new or begins to terminate, and when a child in it changes, unless the child is
-    /// then as desired (`settled`): most changes are the writes of `writer`, and a pass over each would find nothing to
-    /// do. Whatever changes what is desired must queue the namespaces itself.
+    /// Lets a namespace opt out by this label with this value.
+    #[must_use]
+    pub fn with_opt_out(self, key: &'static str, value: &'static str) -> Self {
+        Self {
+            opt_out: Some((key, value)),
+            ..self
+        }
+    }
+
+    /// Returns true if the namespace has opted out: its children are unwanted.
+    #[must_use]
+    pub fn is_opted_out(&self, namespace: &Key) -> bool {
+        let found = self.namespaces.get(namespace);
+        found.is_some_and(|found| has(&found, self.opt_out))
+    }
+
+    /// Queues a namespace when it is new, begins to terminate, or opts out or in, and when a child in it changes,
+    /// unless the child is then as desired (`settled`): most changes are the writes of `writer`, and a pass over each
+    /// would find nothing to do. Whatever changes what is desired must queue the namespaces itself.
     pub fn notify(&self, queue: &Queue, writer: &Arc<Writer>, settled: impl Fn(&C) -> bool + Send + Sync + 'static) {
-        self.namespaces.notify(queue.same_name().unless(as_terminating));
-        let (queue, writer) = (queue.clone(), Arc::clone(writer));
-        self.children.notify(Trigger::calls(move |change: &Change<'_, C>| {
-            let meta = change.object().meta();
-            let as_desired = change.after.is_some_and(&settled);
-            if as_desired && !writer.awaits::<C>(&Key::of_meta(meta), Some(meta)) {
-                return;
-            }
-            if let Some(namespace) = &meta.namespace {
-                queue.push(Key::new(namespace));
-            }
-        }));
+        let opt_out = self.opt_out;
+        writer.follow(&self.children);
+        self.namespaces
+            .notify(queue.trigger(move |queue, change: &Change<'_, Metadata<Namespace>>| {
+                let state = |it: &Metadata<Namespace>| (is_terminating(it), has(it, opt_out));
+                if change.before.is_none() || change.before.map(state) != change.after.map(state) {
+                    queue.push(change.key().clone());
+                }
+            }));
+        let writer = Arc::clone(writer);
+        self.children
+            .notify(queue.trigger(move |queue, change: &Change<'_, C>| {
+                let meta = change.object().meta();
+                let as_desired = change.after.is_some_and(&settled);
+                if as_desired && !writer.awaits::<C>(&Key::of_meta(meta), Some(meta)) {
+                    return;
+                }
+                if let Some(namespace) = &meta.namespace {
+                    queue.push(Key::new(namespace));
+                }
+            }));
     }
 
     /// Makes the children in the namespace of this pass as `desired`, and deletes `unwanted` ones. Does nothing in a
@@ -174,8 +207,6 @@ impl<C: Cacheable> Everywhere<C> {
         let results: Vec<_> = stream::iter(requests).buffer_unordered(CONCURRENCY).collect().await;
         let mut failed = Vec::new();
         for (key, result) in results {
-            // The watch may have shown the write before its response came: then no later change expires its record.
-            let _ = is_outdated::<D>(writer, &key, self.children.get(&key).as_ref());
             match result {
                 Ok(true) => {}
                 Ok(false) => drop(foreign.insert(key)),
@@ -198,7 +229,7 @@ impl<C: Cacheable> Everywhere<C> {
     }
 }
 
-/// True if the cache does not show our own last write of the child yet. Expires the record of a write that it shows.
+/// True if the cache does not show our own last write of the child yet.
 fn is_outdated<D: Desired>(writer: &Writer, key: &Key, child: Option<&Arc<D::Child>>) -> bool {
     writer.awaits::<D::Body>(key, child.map(|child| child.meta()))
 }
@@ -236,13 +267,13 @@ async fn perform<D: Desired>(writer: &Writer, desired: Option<&D>, step: Step<D:
         Step::Patch(meta, patch) => writer.patch::<D::Body>(&meta, patch).await.map(|_| true),
         Step::TakeUp(meta, patch) => take_up(writer, desired, &meta, patch).await,
         Step::Replace(meta, body) => {
-            delete::<D>(writer, &meta).await?;
+            writer.delete::<D::Body>(&meta).await?;
             match body {
                 Some(body) => create(writer, desired, &body).await,
                 None => Ok(true),
             }
         }
-        Step::Delete(meta) => delete::<D>(writer, &meta).await.map(|()| true),
+        Step::Delete(meta) => writer.delete::<D::Body>(&meta).await.map(|_| true),
     }
 }
 
@@ -279,19 +310,17 @@ async fn take_up<D: Desired>(
     }
 }
 
-async fn delete<D: Desired>(writer: &Writer, meta: &ObjectMeta) -> Result<(), WriteError> {
-    match writer.delete::<D::Body>(meta).await {
-        Err(error) if error.is_gone() => Ok(()),
-        deleted => deleted,
-    }
-}
-
 fn is_terminating(namespace: &Metadata<Namespace>) -> bool {
     namespace.metadata.deletion_timestamp.is_some()
 }
 
-fn as_terminating(before: &Metadata<Namespace>, after: &Metadata<Namespace>) -> bool {
-    is_terminating(before) == is_terminating(after)
+fn has(namespace: &Metadata<Namespace>, label: Option<Label>) -> bool {
+    let labels = namespace.metadata.labels.as_ref();
+    label.is_some_and(|(key, value)| {
+        labels
+            .and_then(|labels| labels.get(key))
+            .is_some_and(|own| own == value)
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -108,14 +107,6 @@ impl<K: Cacheable + DeserializeOwned> ForeignObjects<K> {
             name.waiting.entry(pass.clone()).or_default().insert(object);
         }
         names.retain(|_, name| !name.waiting.is_empty());
-    }
-}
-
-impl<K> Debug for ForeignObjects<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForeignObjects")
-            .field("names", &self.names.lock().len())
-            .finish_non_exhaustive()
     }
 }
 

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
 
+use crate::chain::causes;
 use crate::leader::Leadership;
 
 /// The error of a write that was refused because this replica does not lead. It was not sent.
@@ -26,14 +27,7 @@ pub fn is_fenced(error: &kube::Error) -> bool {
 }
 
 pub(super) fn caused_by_fence(error: &(dyn Error + 'static)) -> bool {
-    let mut error = Some(error);
-    while let Some(cause) = error {
-        if cause.is::<Fenced>() {
-            return true;
-        }
-        error = cause.source();
-    }
-    false
+    causes(error).any(<dyn Error>::is::<Fenced>)
 }
 
 /// A request's body; that of a write with its fence.

@@ -8,12 +8,13 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
-use hyper::body::Body as HttpBody;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Collected, Full, LengthLimitError, Limited};
 use kube::client::Body;
 use prometheus::IntCounterVec;
 use tokio::sync::Semaphore;
-use tower::{BoxError, Layer, Service, ServiceExt as _};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceExt as _};
 use tracing::debug;
 
 use super::budget::{Budget, Permits};
@@ -54,52 +55,33 @@ impl Gates {
         }))
     }
 
-    /// The gate of one client.
-    pub(super) fn layer(&self, budget: Budget) -> GateLayer {
-        GateLayer {
+    /// The gate of one client, before `inner`.
+    pub(super) fn gate(&self, budget: Budget, inner: Transport) -> Gate {
+        Gate {
             shared: Arc::clone(&self.0),
             permits: Arc::new(Permits::new(budget, &self.0.in_flight)),
-        }
-    }
-}
-
-#[derive(Clone)]
-pub(super) struct GateLayer {
-    shared: Arc<Shared>,
-    permits: Arc<Permits>,
-}
-
-impl<S> Layer<S> for GateLayer {
-    type Service = Gate<S>;
-
-    fn layer(&self, inner: S) -> Gate<S> {
-        Gate {
-            gate: self.clone(),
             inner,
         }
     }
 }
 
-#[derive(Clone)]
-pub(super) struct Gate<S> {
-    gate: GateLayer,
-    inner: S,
-}
+/// The service behind the gates: HTTP, or a simulation.
+pub(super) type Transport = BoxCloneSyncService<Request<FencedBody>, Answer, BoxError>;
 
 /// A response that was read completely, or a stream.
-type Answer<B> = Response<Either<Full<Bytes>, B>>;
+pub(super) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-impl<S, B> Service<Request<Body>> for Gate<S>
-where
-    S: Service<Request<FencedBody>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    type Response = Answer<B>;
+#[derive(Clone)]
+pub(super) struct Gate {
+    shared: Arc<Shared>,
+    permits: Arc<Permits>,
+    inner: Transport,
+}
+
+impl Service<Request<Body>> for Gate {
+    type Response = Answer;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Answer<B>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         // The inner service is polled for readiness for each request, after its permit.
@@ -109,31 +91,25 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let agent = HeaderValue::from_static(concat!("tidewaiter/", env!("CARGO_PKG_VERSION")));
         request.headers_mut().entry(header::USER_AGENT).or_insert(agent);
-        let (gate, inner) = (self.gate.clone(), self.inner.clone());
+        let gate = self.clone();
         match kind(request.method(), request.uri()) {
-            Kind::Watch(name) => gate.watch(inner, request, name).boxed(),
-            Kind::Stream => async move { gate.stream(inner, request).await }.boxed(),
-            Kind::Read => gate.read(inner, request).boxed(),
-            Kind::Write { verb, resource } => gate.write(inner, request, verb, resource).boxed(),
+            Kind::Watch(name) => gate.watch(request, name).boxed(),
+            Kind::Stream => async move { gate.stream(request).await }.boxed(),
+            Kind::Read => gate.read(request).boxed(),
+            Kind::Write { verb, resource } => gate.write(request, verb, resource).boxed(),
         }
     }
 }
 
-impl GateLayer {
-    async fn watch<S, B>(self, inner: S, request: Request<Body>, name: String) -> Result<Answer<B>, BoxError>
-    where
-        S: Service<Request<FencedBody>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
+impl Gate {
+    async fn watch(self, request: Request<Body>, name: String) -> Result<Answer, BoxError> {
         let (pace, clock) = (&self.shared.pace, &self.shared.clock);
         let wait = pace.before(&name, clock.monotonic());
         if !wait.is_zero() {
             debug!(watch = %name, wait_ms = wait.as_millis(), "delayed: the last watches ended as soon as they began");
             clock.sleep(wait).await;
         }
-        let response = self.stream(inner, request).await?;
+        let response = self.stream(request).await?;
         if response.status().is_success() {
             self.shared.pace.begun(name, self.shared.clock.monotonic());
         }
@@ -141,42 +117,29 @@ impl GateLayer {
     }
 
     /// Sends a request whose response has no end: it needs no permit, and only its headers have a deadline.
-    async fn stream<S, B>(&self, inner: S, request: Request<Body>) -> Result<Answer<B>, BoxError>
-    where
-        S: Service<Request<FencedBody>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
+    async fn stream(&self, request: Request<Body>) -> Result<Answer, BoxError> {
         let clock = &*self.shared.clock;
-        let sent = inner.oneshot(request.map(FencedBody::read));
-        let response = timeout(clock, REQUEST_TIMEOUT, sent).await?.map_err(Into::into)?;
+        let sent = self.inner.clone().oneshot(request.map(FencedBody::read));
+        let response = timeout(clock, REQUEST_TIMEOUT, sent).await??;
         if has_retry_after(&response) {
             return timeout(clock, REQUEST_TIMEOUT, self.collect(response)).await?;
         }
-        Ok(response.map(Either::Right))
+        Ok(response)
     }
 
-    async fn read<S, B>(self, inner: S, request: Request<Body>) -> Result<Answer<B>, BoxError>
-    where
-        S: Service<Request<FencedBody>, Response = Response<B>> + Clone,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
+    async fn read(self, request: Request<Body>) -> Result<Answer, BoxError> {
         let pages = &self.shared.pages;
         let send = async {
             let Some(mut page) = pages.page(request.uri()) else {
-                return self.whole(inner, request.map(FencedBody::read)).await;
+                return self.whole(request.map(FencedBody::read)).await;
             };
             // A list has no body.
             let (head, _) = request.into_parts();
             loop {
                 let mut request = Request::from_parts(head.clone(), FencedBody::read(Body::empty()));
                 *request.uri_mut() = page.uri(&head.uri);
-                let response = inner.clone().oneshot(request).await.map_err(Into::into)?;
-                let (head, body) = response.into_parts();
-                match Limited::new(body, page.most()).collect().await {
+                let (head, body) = self.inner.clone().oneshot(request).await?.into_parts();
+                match limited(body, page.most()).await {
                     Ok(read) => {
                         let bytes = read.to_bytes();
                         // An error is no measure of the objects.
@@ -193,19 +156,7 @@ impl GateLayer {
         self.permitted(REQUEST_TIMEOUT, send).await
     }
 
-    async fn write<S, B>(
-        self,
-        inner: S,
-        request: Request<Body>,
-        verb: &'static str,
-        resource: String,
-    ) -> Result<Answer<B>, BoxError>
-    where
-        S: Service<Request<FencedBody>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
+    async fn write(self, request: Request<Body>, verb: &'static str, resource: String) -> Result<Answer, BoxError> {
         let Shared {
             leadership,
             writes,
@@ -227,7 +178,7 @@ impl GateLayer {
                 return Err(Fenced.into());
             };
             let request = request.map(|body| FencedBody::write(body, leadership.clone()));
-            let answer = self.whole(inner, request).await;
+            let answer = self.whole(request).await;
             counted.outcome = match &answer {
                 Ok(answer) => outcome(answer.status()),
                 Err(error) if caused_by_fence(&**error) => "fenced",
@@ -267,29 +218,28 @@ impl GateLayer {
     }
 
     /// Sends the request and reads its whole response.
-    async fn whole<S, B>(&self, inner: S, request: Request<FencedBody>) -> Result<Answer<B>, BoxError>
-    where
-        S: Service<Request<FencedBody>, Response = Response<B>>,
-        S::Error: Into<BoxError>,
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
-        self.collect(inner.oneshot(request).await.map_err(Into::into)?).await
+    async fn whole(&self, request: Request<FencedBody>) -> Result<Answer, BoxError> {
+        self.collect(self.inner.clone().oneshot(request).await?).await
     }
 
-    async fn collect<B>(&self, response: Response<B>) -> Result<Answer<B>, BoxError>
-    where
-        B: HttpBody<Data = Bytes>,
-        B::Error: Into<BoxError>,
-    {
+    async fn collect(&self, response: Answer) -> Result<Answer, BoxError> {
         let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+        let bytes = body.collect().await?.to_bytes();
         Ok(self.answer(Response::from_parts(parts, bytes)))
     }
 
-    fn answer<B>(&self, response: Response<Bytes>) -> Answer<B> {
-        into_status(response, self.shared.clock.now()).map(|bytes| Either::Left(Full::new(bytes)))
+    fn answer(&self, response: Response<Bytes>) -> Answer {
+        let response = into_status(response, self.shared.clock.now());
+        response.map(|bytes| Full::new(bytes).map_err(Into::into).boxed_unsync())
     }
+}
+
+/// Reads at most `most` bytes. Boxed, because within `async` the compiler does not find that `Limited` is `Send`.
+fn limited(
+    body: UnsyncBoxBody<Bytes, BoxError>,
+    most: usize,
+) -> BoxFuture<'static, Result<Collected<Bytes>, BoxError>> {
+    Limited::new(body, most).collect().boxed()
 }
 
 fn outcome(status: StatusCode) -> &'static str {

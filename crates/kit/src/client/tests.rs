@@ -257,6 +257,22 @@ async fn an_api_server_without_a_connection_is_named() {
 }
 
 #[tokio::test]
+async fn an_api_server_without_tls_is_named() {
+    let (mut config, _) = server().await;
+    let url = config.cluster_url.to_string().replace("http://", "https://");
+    config.cluster_url = url.parse().unwrap();
+    // No authority is read.
+    config.accept_invalid_certs = true;
+    let (kit, _) = kit();
+    let client = fenced(&config, &Leadership::always(Arc::clone(&kit.clock)), &kit)
+        .await
+        .unwrap();
+    let error = patch(&client, "a").await.unwrap_err();
+    let said = Chain(&error).to_string();
+    assert!(said.contains("it answers without TLS: correct the port"), "{said}");
+}
+
+#[tokio::test]
 async fn the_outcome_of_a_write_without_an_answer_is_unknown() {
     let router = Router::new().fallback(async |_: Request| -> Response { std::future::pending().await });
     let config = serve(router).await;

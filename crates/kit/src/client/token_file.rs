@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, fs, io};
+use std::{fs, io};
 
 use http::header::HeaderValue;
 use kube::Config;
@@ -24,14 +24,6 @@ pub(super) struct TokenFile {
     clock: SharedClock,
     /// The header, and when it was read.
     read: Mutex<(HeaderValue, Duration)>,
-}
-
-impl fmt::Debug for TokenFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenFile")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
 }
 
 impl TokenFile {

@@ -4,7 +4,7 @@ use http::Uri;
 use hyper_util::client::legacy;
 use tower::BoxError;
 
-use crate::chain::{Untrusted, untrusted};
+use crate::chain::{Untrusted, is_other_protocol, untrusted};
 
 /// No connection can be made.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,9 @@ pub(super) fn named(error: legacy::Error, server: &Uri) -> BoxError {
         }
         Some(Untrusted::Issuer) => {
             "another authority issued its certificate, or for another name: correct certificate-authority and server of the cluster in the kubeconfig"
+        }
+        None if is_other_protocol(&error) => {
+            "it answers without TLS: correct the port of the server in the kubeconfig, or its https://"
         }
         None => {
             "check that it runs and that the network permits the connection, and server and proxy-url of the cluster in the kubeconfig"

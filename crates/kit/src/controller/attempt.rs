@@ -17,7 +17,7 @@ use crate::chain::Chain;
 use crate::key::Key;
 use crate::metrics::Outcome;
 use crate::queue::Queue;
-use crate::retry::{FLOOR, Next, ReconcileError as _, Retry};
+use crate::retry::{Category, FLOOR, Next, ReconcileError as _, Retry};
 use crate::tasks::panic_message;
 
 /// The number of objects that fail alike and are in the log; the others are logged at level debug. The metric counts
@@ -56,12 +56,13 @@ impl<R: Reconciler> Attempts<R> {
         let start = kit.clock.monotonic();
         let result = self.reconciler.reconcile(&mut pass).await;
         let took = kit.clock.monotonic().saturating_sub(start);
+        let result = result.map_err(|error| (error.category(), error));
         let outcome = match &result {
             Ok(Next::UntilChanged | Next::After(_)) => Outcome::Ok,
             Ok(Next::Pending(_)) => Outcome::Pending,
             Ok(Next::Refused(_)) => Outcome::Refused,
-            Err(error) if error.is_refusal() => Outcome::Refused,
-            Err(error) => Outcome::Error(error.class()),
+            Err((category, _)) if category.is_refusal => Outcome::Refused,
+            Err((category, _)) => Outcome::Error(category.class),
         };
         kit.metrics.reconciled(R::NAME, took, outcome, kit.clock.now());
         match result {
@@ -69,7 +70,7 @@ impl<R: Reconciler> Attempts<R> {
                 debug!(?next, "reconciled");
                 self.again(pass.key(), next)
             }
-            Err(error) => self.failed(&pass, &error),
+            Err((category, error)) => self.failed(&pass, category, &error),
         }
     }
 
@@ -107,33 +108,38 @@ impl<R: Reconciler> Attempts<R> {
         self.failing.lock().pause(key, self.context.kit.clock.monotonic())
     }
 
-    fn failed(&self, pass: &Pass, error: &R::Error) -> Again {
-        if !error.is_refusal() {
+    fn failed(&self, pass: &Pass, category: Category, error: &R::Error) -> Again {
+        let Category {
+            class,
+            retry,
+            is_refusal,
+            notice,
+        } = category;
+        if !is_refusal {
             Span::current().record("otel.status_code", "ERROR");
         }
         if !self.context.leadership.is_leader() {
-            debug!(class = error.class(), error = %Chain(error), "reconcile failed: no longer the leader");
+            debug!(class, error = %Chain(error), "reconcile failed: no longer the leader");
             return None;
         }
-        let delay = self.wait(pass.key(), error.retry());
-        let alike = if error.is_refusal() {
-            self.failing.lock().refused(pass.key());
-            0
-        } else {
-            self.failing
-                .lock()
-                .failed(pass.key(), error.class(), self.context.kit.clock.monotonic())
-        };
+        let delay = self.wait(pass.key(), retry);
         let retry_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        if error.is_refusal() {
-            debug!(class = error.class(), retry_ms, reason = %Chain(error), "refused");
-        } else if alike <= MAX_LOGGED {
-            warn!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed");
+        let mut failing = self.failing.lock();
+        if is_refusal {
+            failing.refused(pass.key());
+            debug!(class, retry_ms, reason = %Chain(error), "refused");
+        } else if failing.failed(pass.key(), class, self.context.kit.clock.monotonic()) <= MAX_LOGGED {
+            warn!(class, retry_ms, error = %Chain(error), "reconcile failed");
         } else {
-            debug!(class = error.class(), retry_ms, error = %Chain(error), "reconcile failed, as many others");
+            debug!(class, retry_ms, error = %Chain(error), "reconcile failed, as many others");
         }
-        if let (Some(notice), Some(object)) = (error.notice(), pass.object()) {
-            self.context.events.publish(object, notice);
+        drop(failing);
+        match (notice, pass.object()) {
+            (Some(notice), Some(object)) => self.context.events.publish(object, notice),
+            (Some(notice), None) => {
+                warn!(reason = %notice.reason, note = notice.note, "there is no object for the Event");
+            }
+            (None, _) => {}
         }
         Some(delay)
     }

@@ -7,33 +7,34 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::key::Key;
 
-/// One pass. It holds one of its controller's permits, except in [`Pass::outside`].
+/// One pass. It holds one of its controller's slots, except in [`Pass::outside`].
 #[derive(Debug)]
 pub struct Pass {
     key: Key,
     about: Option<Box<ObjectReference>>,
-    permits: Arc<Semaphore>,
-    permit: Option<OwnedSemaphorePermit>,
+    slots: Arc<Semaphore>,
+    slot: Option<OwnedSemaphorePermit>,
 }
 
 impl Pass {
-    pub(super) fn new(key: Key, permits: Arc<Semaphore>, permit: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(key: Key, slots: Arc<Semaphore>, slot: OwnedSemaphorePermit) -> Self {
         Self {
             key,
             about: None,
-            permits,
-            permit: Some(permit),
+            slots,
+            slot: Some(slot),
         }
     }
 
     /// A pass outside a controller, for tests.
+    #[cfg(any(test, feature = "test-util"))]
     #[must_use]
     pub fn by_hand(key: Key) -> Self {
         Self {
             key,
             about: None,
-            permits: Arc::new(Semaphore::new(1)),
-            permit: None,
+            slots: Arc::new(Semaphore::new(1)),
+            slot: None,
         }
     }
 
@@ -53,13 +54,13 @@ impl Pass {
         self.about.as_deref()
     }
 
-    /// Waits for something outside the process without a permit: thousands of passes may wait together for one response
+    /// Waits for something outside the process without a slot: thousands of passes may wait together for one response
     /// from the cloud. What was read from a cache before it may be stale after it.
     pub async fn outside<T>(&mut self, waiting: impl Future<Output = T>) -> T {
-        self.permit = None;
+        self.slot = None;
         let output = waiting.await;
         // Closed never: the controller owns the semaphore.
-        self.permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+        self.slot = Arc::clone(&self.slots).acquire_owned().await.ok();
         output
     }
 }

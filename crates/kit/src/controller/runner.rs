@@ -1,4 +1,4 @@
-//! The order of reconciles: keys in the queue at once, as far as permits are free; the others when they are due. One
+//! The order of reconciles: keys in the queue at once, as far as slots are free; the others when they are due. One
 //! that just failed twice is due when its pause is over.
 //!
 //! kube's applier would do this, but it needs a store of whole objects, keeps every reference that waits for its time
@@ -26,7 +26,8 @@ use crate::queue::Queue;
 pub(super) struct Runner<R: Reconciler> {
     queue: Queue,
     attempts: Arc<Attempts<R>>,
-    permits: Arc<Semaphore>,
+    /// One permit for each pass that may plan and write.
+    slots: Arc<Semaphore>,
     under_way: FuturesUnordered<BoxFuture<'static, (Key, Result<Again, ControllerError>)>>,
     /// The keys under way, and whether they were queued again meanwhile.
     busy: BTreeMap<Key, bool>,
@@ -34,11 +35,11 @@ pub(super) struct Runner<R: Reconciler> {
 }
 
 impl<R: Reconciler> Runner<R> {
-    pub(super) fn new(queue: Queue, attempts: Arc<Attempts<R>>, permits: usize, clock: SharedClock) -> Self {
+    pub(super) fn new(queue: Queue, attempts: Arc<Attempts<R>>, concurrency: usize, clock: SharedClock) -> Self {
         Self {
             queue,
             attempts,
-            permits: Arc::new(Semaphore::new(permits)),
+            slots: Arc::new(Semaphore::new(concurrency)),
             under_way: FuturesUnordered::new(),
             busy: BTreeMap::new(),
             deadlines: Deadlines::new(clock),
@@ -57,9 +58,9 @@ impl<R: Reconciler> Runner<R> {
                 () = pause.until(!paused) => paused = !paused,
                 Some((key, again)) = self.under_way.next() => self.ended(key, again?),
                 key = self.deadlines.next() => self.queue.push(key),
-                permit = &mut ready, if !paused => {
-                    if let (Some(key), Ok(permit)) = (self.queue.try_next(), permit) {
-                        self.begin(Pass::new(key, Arc::clone(&self.permits), permit));
+                slot = &mut ready, if !paused => {
+                    if let (Some(key), Ok(slot)) = (self.queue.try_next(), slot) {
+                        self.begin(Pass::new(key, Arc::clone(&self.slots), slot));
                     }
                     ready = self.ready();
                 }
@@ -71,13 +72,13 @@ impl<R: Reconciler> Runner<R> {
         Ok(())
     }
 
-    /// Completes with a permit when a key waits. It takes the permit only then, so that an idle runner holds none, and
-    /// is awaited until it completes, so that it keeps its place among the passes that wait for a permit.
+    /// Completes with a slot when a key waits. It takes the slot only then, so that an idle runner holds none, and is
+    /// awaited until it completes, so that it keeps its place among the passes that wait for a slot.
     fn ready(&self) -> BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>> {
-        let (queue, permits) = (self.queue.clone(), Arc::clone(&self.permits));
+        let (queue, slots) = (self.queue.clone(), Arc::clone(&self.slots));
         async move {
             queue.filled().await;
-            permits.acquire_owned().await
+            slots.acquire_owned().await
         }
         .boxed()
     }

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::cache::Feed;
 use crate::clock::{ManualClock, SharedClock};
-use crate::events::{Notice, NoticeKind};
-use crate::retry::Retry;
+use crate::events::Notice;
+use crate::retry::{Category, Retry};
 use crate::testing::{self, TokioClock, beside, kit_on, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -26,22 +26,9 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Refused(Retry);
 
 impl ReconcileError for Refused {
-    fn retry(&self) -> Retry {
-        self.0
-    }
-
-    fn class(&self) -> &'static str {
-        "refused"
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        let note = "the instance is unknown".to_owned();
-        Some(Notice {
-            kind: NoticeKind::Warning,
-            reason: "Refused".into(),
-            action: "Identify".into(),
-            note,
-        })
+    fn category(&self) -> Category {
+        let note = "the instance is unknown";
+        Category::new("refused", self.0).notify(Notice::warning("Refused", "Identify", note))
     }
 }
 
@@ -114,11 +101,11 @@ struct World {
 }
 
 /// A controller on an API server that takes every Event.
-fn world(permits: usize, leading: bool) -> World {
-    world_with(permits, leading, false)
+fn world(concurrency: usize, leading: bool) -> World {
+    world_with(concurrency, leading, false)
 }
 
-fn world_with(permits: usize, leading: bool, outside: bool) -> World {
+fn world_with(concurrency: usize, leading: bool, outside: bool) -> World {
     let clock = TokioClock::shared();
     let kit = kit_on(Arc::clone(&clock));
     let published = Arc::new(Mutex::new(Vec::new()));
@@ -168,8 +155,7 @@ fn world_with(permits: usize, leading: bool, outside: bool) -> World {
     });
     let controller = Controller::of(Arc::clone(&reconciler), queue.clone());
     let controller = controller
-        .reads(&cache)
-        .permits(permits)
+        .concurrency(concurrency)
         .backoff(Backoff::new(SECOND, 60 * SECOND));
     let controller = beside(controller.run(context.clone()));
     World {
@@ -250,6 +236,27 @@ async fn begins_when_it_leads_with_all_that_waited() {
     let mut calls = world.calls();
     calls.sort();
     assert_eq!(calls, [("a".into(), "2".into(), 1), ("b".into(), "1".into(), 1)]);
+}
+
+/// A standby may live for months, in which Nodes come and go.
+#[tokio::test(start_paused = true)]
+async fn a_standby_queues_no_name_and_begins_with_the_objects_that_exist() {
+    let mut world = world(16, false);
+    world.feed().list([node("a", "1")]);
+    for number in 0..100 {
+        let name = format!("n{number}");
+        world.change(&name, "1");
+        world.feed().delete(node(&name, "2"));
+    }
+    world.change("b", "1");
+    settle().await;
+    assert!(world.queue.is_empty(), "{:?}", world.queue);
+    world.context.leadership.lead_until(Duration::MAX);
+    pass(SECOND).await;
+    let mut names: Vec<String> = world.calls().into_iter().map(|(name, ..)| name).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
+    assert!(world.reconciler.forgotten.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -472,7 +479,7 @@ async fn never_more_at_once_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_runner_holds_no_permit() {
+async fn an_idle_runner_holds_no_slot() {
     let mut world = world_with(1, true, true);
     world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
     world.feed().list([node("a", "1")]);
@@ -481,12 +488,12 @@ async fn an_idle_runner_holds_no_permit() {
     pass(SECOND).await;
     assert!(
         world.reconciler.busy.lock().unwrap().is_empty(),
-        "the pass has its permit back"
+        "the pass has its slot back"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn passes_that_wait_outside_hold_no_permit() {
+async fn passes_that_wait_outside_hold_no_slot() {
     let mut world = world_with(3, true, true);
     world.reconciler.permits.forget_permits(Semaphore::MAX_PERMITS);
     world.feed().list((0..20).map(|n| node(&format!("n{n}"), "1")));

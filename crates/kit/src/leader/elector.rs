@@ -179,6 +179,7 @@ impl Elector {
     }
 
     /// As [`Elector::new`], with a client that `connect` makes, fenced by what it is given: for simulations.
+    #[cfg(any(test, feature = "test-util"))]
     pub fn over(connect: impl FnOnce(&Leadership) -> Client, settings: LeaseSettings, kit: &Kit) -> (Self, Leadership) {
         let window = Window::new(Arc::clone(&kit.clock));
         Self::with(connect(window.fence()), window, settings, kit)
@@ -245,12 +246,12 @@ impl Elector {
         self.kit.metrics.leader.set(1);
         let mut unfit = Unfit::default();
         loop {
-            let deadline = renewed + timing.renew_deadline();
+            let deadline = renewed + timing.renew_deadline;
             // A response that arrives after the last deadline comes too late, however early its request was sent.
             if !self.leadership.lead_until(deadline) {
-                return Err(Loss::Deadline(timing.renew_deadline()));
+                return Err(Loss::Deadline(timing.renew_deadline));
             }
-            let mut due = renewed + timing.retry_period();
+            let mut due = renewed + timing.retry_period;
             (lease, renewed) = loop {
                 let wait = due.min(deadline).saturating_sub(self.now());
                 tokio::select! {
@@ -262,7 +263,7 @@ impl Elector {
                     () = self.kit.clock.sleep(wait) => {}
                 }
                 if self.now() >= deadline {
-                    return Err(Loss::Deadline(timing.renew_deadline()));
+                    return Err(Loss::Deadline(timing.renew_deadline));
                 }
                 let renew = self.renew(&lease, unfit.update(&self.kit), deadline);
                 let renewal = tokio::select! {
@@ -280,7 +281,7 @@ impl Elector {
                         let left = deadline.saturating_sub(self.now());
                         warn!(left_ms = left.as_millis(), error = %Chain(&error), "cannot renew the Lease");
                         // More often towards the deadline, so that a server that is back in time is used.
-                        due = self.now() + timing.retry_period().min((left / 2).max(MIN_RENEW_INTERVAL));
+                        due = self.now() + timing.retry_period.min((left / 2).max(MIN_RENEW_INTERVAL));
                     }
                 }
             };
@@ -325,7 +326,7 @@ impl Elector {
         self.leadership.resign();
         self.kit.metrics.leader.set(0);
         let answered = timeout(clock, WRITES_TIMEOUT, self.leadership.written()).await.is_ok();
-        let lately = self.now().saturating_sub(self.settings.timing.lease_duration());
+        let lately = self.now().saturating_sub(self.settings.timing.lease_duration);
         if !answered || self.leadership.abandoned_since(lately) {
             // One of them may still take effect: others wait until the Lease has expired.
             warn!("the Lease is not released: writes are not answered");

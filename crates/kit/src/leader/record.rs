@@ -21,63 +21,18 @@ const SUCCESSOR: &str = "tidewaiter.dev/successor";
 /// duration that is as long.
 const MAX_LEASE_DURATION: Duration = Duration::from_mins(1);
 
-/// The three times of an election.
+/// The three times of an election. Each is longer than the next one, as in client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    lease_duration: Duration,
-    renew_deadline: Duration,
-    retry_period: Duration,
+    /// The time that candidates wait after the last change that they saw; whole seconds.
+    pub lease_duration: Duration,
+    /// The time that a leader goes on without a renewal.
+    pub renew_deadline: Duration,
+    /// The time between renewals, and between reads of a standby.
+    pub retry_period: Duration,
 }
 
-/// The times of an election do not fit together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the lease duration must be longer than the renew deadline, which must be longer than 1.2 retry periods, \
-     which must be longer than zero"
-)]
-pub struct InvalidTiming;
-
 impl Timing {
-    /// `lease_duration` (whole seconds): how long candidates wait after the last change that they saw.
-    /// `renew_deadline`: how long a leader goes on without a renewal. `retry_period`: the time between renewals, and
-    /// between reads of a standby.
-    ///
-    /// # Errors
-    /// When they violate client-go's rules.
-    pub fn new(
-        lease_duration: Duration,
-        renew_deadline: Duration,
-        retry_period: Duration,
-    ) -> Result<Self, InvalidTiming> {
-        let fits = Duration::from_secs(lease_duration.as_secs()) > renew_deadline
-            && renew_deadline > retry_period.mul_f64(1.2)
-            && !retry_period.is_zero();
-        fits.then_some(Self {
-            lease_duration,
-            renew_deadline,
-            retry_period,
-        })
-        .ok_or(InvalidTiming)
-    }
-
-    /// The time that candidates wait after the last change that they saw.
-    #[must_use]
-    pub fn lease_duration(&self) -> Duration {
-        self.lease_duration
-    }
-
-    /// The time that a leader goes on without a renewal.
-    #[must_use]
-    pub fn renew_deadline(&self) -> Duration {
-        self.renew_deadline
-    }
-
-    /// The time between renewals, and between reads of a standby.
-    #[must_use]
-    pub fn retry_period(&self) -> Duration {
-        self.retry_period
-    }
-
     fn lease_seconds(&self) -> i32 {
         i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)
     }
@@ -113,14 +68,12 @@ pub(super) fn created(namespace: &str, name: &str, identity: &str, now: Timestam
     };
     let spec = LeaseSpec {
         lease_transitions: Some(0),
+        acquire_time: Some(MicroTime(now)),
         ..held(LeaseSpec::default(), identity, now, timing)
     };
     Lease {
         metadata,
-        spec: Some(LeaseSpec {
-            acquire_time: Some(MicroTime(now)),
-            ..spec
-        }),
+        spec: Some(spec),
     }
 }
 
@@ -292,21 +245,6 @@ mod tests {
     const RENEWED: &str = "2026-01-01T00:00:07.000000Z";
 
     #[test]
-    fn the_times_leave_room_in_between() {
-        assert_eq!(Timing::new(15 * SECOND, 10 * SECOND, 2 * SECOND), Ok(Timing::default()));
-        assert_eq!(Timing::new(10 * SECOND, 10 * SECOND, 2 * SECOND), Err(InvalidTiming));
-        assert_eq!(Timing::new(15 * SECOND, 2 * SECOND, 2 * SECOND), Err(InvalidTiming));
-        assert_eq!(
-            Timing::new(15 * SECOND, 10 * SECOND, Duration::ZERO),
-            Err(InvalidTiming)
-        );
-        assert_eq!(
-            Timing::new(Duration::from_millis(1900), Duration::from_millis(1500), SECOND),
-            Err(InvalidTiming)
-        );
-    }
-
-    #[test]
     fn writes_what_client_go_writes() {
         let now = time("2026-01-02T03:04:05.678Z");
         let fields = |lease: Lease| serde_json::to_value(lease.spec).unwrap();
@@ -392,7 +330,10 @@ mod tests {
         assert_eq!(claimable(NOW, Timing::default()), Claimable::At(until));
         assert_eq!(claimable(until, Timing::default()), Claimable::Since(until));
         // Unless our own is longer.
-        let slow = Timing::new(90 * SECOND, 60 * SECOND, 10 * SECOND).unwrap();
+        let slow = Timing {
+            lease_duration: 90 * SECOND,
+            ..Timing::default()
+        };
         assert_eq!(claimable(NOW, slow), Claimable::At(NOW + 90 * SECOND));
     }
 

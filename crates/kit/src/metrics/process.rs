@@ -14,7 +14,6 @@ use prometheus::{Counter, Gauge, Opts};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{MetricsError, plain_gauge};
 use crate::clock::SharedClock;
 
 #[derive(Clone)]
@@ -30,19 +29,16 @@ pub(super) struct ProcessCollector {
 const CPU: (&str, &str) = ("process_cpu_seconds_total", "User and system CPU time in seconds.");
 
 impl ProcessCollector {
-    pub(super) fn new(clock: &SharedClock) -> Result<Self, MetricsError> {
+    pub(super) fn new(clock: &SharedClock) -> prometheus::Result<Self> {
         let collector = Self {
-            start: plain_gauge(
+            start: Gauge::new(
                 "process_start_time_seconds",
                 "Unix time of the start of the process, in seconds.",
             )?,
-            resident: plain_gauge("process_resident_memory_bytes", "Resident memory in bytes.")?,
-            open_files: plain_gauge("process_open_fds", "Open file descriptors.")?,
-            most_files: plain_gauge("process_max_fds", "Maximum number of open file descriptors.")?,
-            cpu: cpu_seconds(Duration::ZERO).map_err(|source| MetricsError::Register {
-                name: CPU.0.to_owned(),
-                source,
-            })?,
+            resident: Gauge::new("process_resident_memory_bytes", "Resident memory in bytes.")?,
+            open_files: Gauge::new("process_open_fds", "Open file descriptors.")?,
+            most_files: Gauge::new("process_max_fds", "Maximum number of open file descriptors.")?,
+            cpu: cpu_seconds(Duration::ZERO)?,
         };
         // The process sets up its metrics within milliseconds of its start.
         collector.start.set(clock.now().as_duration().as_secs_f64());

@@ -1,5 +1,7 @@
 //! The cluster that a process works in.
 
+mod contexts;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -12,17 +14,25 @@ use serde_json::Value;
 use crate::settings::environment;
 use crate::{Chain, files, proxy, yaml};
 
+pub use contexts::{kube_config_in, kube_contexts};
+
 /// A cluster that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// There is neither a kubeconfig nor a service account.
-    #[error("no cluster to work in: set kubeconfig (this is not a pod: {pod})")]
+    #[error("no cluster to work in: use --kubeconfig FILE or KUBECONFIG (this is not a pod: {pod})")]
     Missing {
         /// The reason why the service account of a pod cannot be used.
         pod: InClusterError,
         /// The reason why the default kubeconfig cannot be used.
         #[source]
         kubeconfig: KubeconfigError,
+    },
+    /// `KUBECONFIG` names no file that exists.
+    #[error("KUBECONFIG is {value:?}, and there is no such file: correct it, or use --kubeconfig FILE")]
+    NoFile {
+        /// The value of the variable.
+        value: String,
     },
     /// The file that the setting names is not a kubeconfig.
     #[error("kubeconfig is {path}: it cannot be used")]
@@ -62,6 +72,14 @@ pub enum FileError {
         /// The user's name.
         user: String,
     },
+    /// It has no context of the wanted name.
+    #[error("it has no context {name:?}; its contexts are: {known}")]
+    NoContext {
+        /// The wanted name.
+        name: String,
+        /// The names of its contexts.
+        known: String,
+    },
     /// A context, a cluster, a user or a certificate in it cannot be used.
     #[error(transparent)]
     Context(KubeconfigError),
@@ -84,7 +102,13 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
         };
         return Config::incluster().map_err(|pod| match missing {
             NoDefault::Unusable(error) => error,
-            NoDefault::Missing(kubeconfig) => ClusterError::Missing { pod, kubeconfig },
+            NoDefault::Missing(kubeconfig) => match variable(&environment) {
+                // A file that exists was read before.
+                Some(value) if matches!(kubeconfig, KubeconfigError::ReadConfig(..)) => ClusterError::NoFile {
+                    value: value.to_owned(),
+                },
+                _ => ClusterError::Missing { pod, kubeconfig },
+            },
         });
     };
     let failed = |source| ClusterError::File {
@@ -102,9 +126,14 @@ pub async fn kube_config(path: Option<&Path>, context: Option<&str>) -> Result<C
     })
 }
 
+/// The kubeconfig at `path`; without a path those that count when none is named.
+fn paths(path: Option<&Path>) -> Vec<PathBuf> {
+    path.map_or_else(|| default_paths(&environment()), |path| vec![path.to_owned()])
+}
+
 /// The place where [`kube_config`] finds the cluster, in words.
 pub(super) fn origin(path: Option<&Path>) -> String {
-    let paths = path.map_or_else(|| default_paths(&environment()), |path| vec![path.to_owned()]);
+    let paths = paths(path);
     let present: Vec<_> = present(&paths)
         .into_iter()
         .map(|path| path.display().to_string())
@@ -152,10 +181,15 @@ async fn default_config(context: Option<&str>, environment: &[(String, String)])
     })
 }
 
+/// The value of `KUBECONFIG`, unless it is empty.
+fn variable(environment: &[(String, String)]) -> Option<&str> {
+    let found = environment.iter().find(|(name, _)| name == "KUBECONFIG");
+    found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+}
+
 /// The kubeconfigs that count when none is named.
 fn default_paths(environment: &[(String, String)]) -> Vec<PathBuf> {
-    let variable = environment.iter().find(|(name, _)| name == "KUBECONFIG");
-    let named = variable.into_iter().flat_map(|(_, value)| std::env::split_paths(value));
+    let named = variable(environment).into_iter().flat_map(std::env::split_paths);
     let named: Vec<_> = named.filter(|path| !path.as_os_str().is_empty()).collect();
     if named.is_empty() {
         let home = std::env::home_dir();
@@ -453,6 +487,24 @@ mod tests {
             panic!("another outcome");
         };
         assert!(Chain(&error).to_string().contains(&value), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_context_that_is_named_is_used_and_must_exist() {
+        let content = KUBECONFIG
+            .replace(
+                "clusters: [",
+                "clusters: [{name: d, cluster: {server: 'https://127.0.0.1:2'}}, ",
+            )
+            .replace("contexts: [", "contexts: [{name: y, context: {cluster: d, user: u}}, ");
+        let file = file(&content);
+        let config = kube_config_in(Some(file.path()), "y").await.unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://127.0.0.1:2/");
+        let error = kube_config_in(Some(file.path()), "z").await.unwrap_err();
+        let words = "it cannot be used: it has no context \"z\"; its contexts are: y, x";
+        assert!(Chain(&error).to_string().ends_with(words), "{error:?}");
+        // Another one is never used in its place.
+        assert!(kube_config(Some(file.path()), Some("z")).await.is_ok());
     }
 
     #[tokio::test]

@@ -23,10 +23,10 @@ pub struct RoleSettings {
     /// the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubeconfig: Option<PathBuf>,
-    /// The address on which `/metrics` is served; `/healthz` and `/readyz`, too.
+    /// The address of the admin port: `/metrics`, `/healthz` and `/readyz`.
     #[serde(deserialize_with = "address")]
     pub admin_address: SocketAddr,
-    /// The address on which `/healthz` and `/readyz` are served to probes.
+    /// The address of the health port: `/healthz` and `/readyz`, for probes.
     #[serde(deserialize_with = "address")]
     pub health_address: SocketAddr,
     /// The events that are logged, and their format.

@@ -1,12 +1,7 @@
 //! Limits the bytes that the connections of a port buffer before a request begins: unfinished TLS handshakes and heads.
 //! The HTTP library limits each connection; this limits all of them together, except for a free part of each.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
-
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The free part of each connection: an ordinary head, also with a token, or the client's part of a handshake.
 pub(super) const FREE_BYTES: usize = 4 * 1024;
@@ -53,7 +48,7 @@ impl<'a> Head<'a> {
     }
 
     /// Returns true if the limit permits `bytes` more.
-    fn add(&self, bytes: usize) -> bool {
+    pub(super) fn add(&self, bytes: usize) -> bool {
         if self.in_request.load(Ordering::Relaxed) {
             return true;
         }
@@ -87,53 +82,6 @@ impl<'a> Head<'a> {
 impl Drop for Head<'_> {
     fn drop(&mut self) {
         self.complete();
-    }
-}
-
-/// A connection whose bytes are counted. It fails when they are too many.
-pub(super) struct Counted<'a, S> {
-    pub(super) stream: S,
-    pub(super) head: &'a Head<'a>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<'_, S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, read: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = read.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(context, read))?;
-        Poll::Ready(if this.head.add(read.filled().len() - before) {
-            Ok(())
-        } else {
-            Err(io::Error::other(
-                "the unfinished heads of all connections are too large",
-            ))
-        })
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<'_, S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 }
 

@@ -5,13 +5,14 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::heads::Head;
 use crate::clock::SharedClock;
 
 /// The total time in which a client may let bytes of one response wait until it has taken [`MIN_READ_BYTES`] of
@@ -21,9 +22,11 @@ pub(super) const STALLED_READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// third of its buffer, so this and [`STALLED_READ_TIMEOUT`] are not small.
 const MIN_READ_BYTES: usize = 480 * 1024;
 
-/// The stream of a connection, whose writes fail when the client is too slow.
-pub(super) struct Paced<S> {
+/// The stream of a connection. Its writes fail when the client is too slow, and its reads when the unfinished heads are
+/// too large.
+pub(super) struct Paced<'a, S> {
     stream: S,
+    head: &'a Head<'a>,
     clock: SharedClock,
     /// The time in which bytes waited, until a write that waits now.
     waited: Duration,
@@ -33,10 +36,11 @@ pub(super) struct Paced<S> {
     waits: Option<(Duration, BoxFuture<'static, ()>)>,
 }
 
-impl<S> Paced<S> {
-    pub(super) fn new(stream: S, clock: SharedClock) -> Self {
+impl<'a, S> Paced<'a, S> {
+    pub(super) fn new(stream: S, head: &'a Head<'a>, clock: SharedClock) -> Self {
         Self {
             stream,
+            head,
             clock,
             waited: Duration::ZERO,
             taken: 0,
@@ -72,13 +76,22 @@ impl<S> Paced<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<'_, S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, read: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, read)
+        let this = self.get_mut();
+        let before = read.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(context, read))?;
+        Poll::Ready(if this.head.add(read.filled().len() - before) {
+            Ok(())
+        } else {
+            Err(io::Error::other(
+                "the unfinished heads of all connections are too large",
+            ))
+        })
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<'_, S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(context, bytes);
@@ -115,19 +128,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
+    use super::super::heads::Heads;
     use super::*;
     use crate::clock::ManualClock;
 
     /// A client whose buffers have `buffer` bytes, and the stream to it.
-    fn client(buffer: usize) -> (ManualClock, Paced<DuplexStream>, DuplexStream) {
+    fn client<'a>(buffer: usize, head: &'a Head<'a>) -> (ManualClock, Paced<'a, DuplexStream>, DuplexStream) {
         let clock = ManualClock::default();
         let (server, client) = duplex(buffer);
-        (clock.clone(), Paced::new(server, clock.shared()), client)
+        (clock.clone(), Paced::new(server, head, clock.shared()), client)
     }
 
     #[tokio::test]
     async fn bytes_wait_only_so_long() {
-        let (clock, mut server, mut client) = client(1024);
+        let heads = Heads::new(0);
+        let head = Head::new(&heads);
+        let (clock, mut server, mut client) = client(1024, &head);
         let mut written = Box::pin(server.write_all(&[0; 8 * 1024]));
         assert!(written.as_mut().now_or_never().is_none());
         // A byte now and then is too little.
@@ -143,7 +159,9 @@ mod tests {
 
     #[tokio::test]
     async fn who_takes_enough_takes_as_long_as_it_takes() {
-        let (clock, mut server, mut client) = client(MIN_READ_BYTES);
+        let heads = Heads::new(0);
+        let head = Head::new(&heads);
+        let (clock, mut server, mut client) = client(MIN_READ_BYTES, &head);
         let bytes = vec![0; 10 * MIN_READ_BYTES];
         let mut written = Box::pin(server.write_all(&bytes));
         for _ in 0..9 {
@@ -156,7 +174,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_time_between_writes_does_not_count() {
-        let (clock, mut server, mut client) = client(1024);
+        let heads = Heads::new(0);
+        let head = Head::new(&heads);
+        let (clock, mut server, mut client) = client(1024, &head);
         // A stream with an event that does not fit at once, each hour.
         for _ in 0..100 {
             // The runtime makes a task wait that is ready too often.

@@ -255,7 +255,13 @@ async fn shutdown_ends_the_delay_after_an_accept_error() {
     socket.shutdown(Shutdown::Both).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
     let (clock, shutdown) = (ManualClock::default(), CancellationToken::new());
-    let served = beside(serve(listener, Router::new(), clock.shared(), shutdown.clone()));
+    let served = beside(serve_with(
+        listener,
+        Router::new(),
+        Options::default(),
+        clock.shared(),
+        shutdown.clone(),
+    ));
     clock.sleeping(1).await;
     shutdown.cancel();
     // The clock never moves.

@@ -11,7 +11,7 @@ use crate::client::is_fenced;
 use crate::clock::Elapsed;
 use crate::events::{Notice, cut};
 use crate::key::Key;
-use crate::retry::{ReconcileError, Retry};
+use crate::retry::{Category, ReconcileError, Retry};
 
 /// The longest part of a message of the API server in a notice, in bytes.
 const MAX_MESSAGE_BYTES: usize = 600;
@@ -234,39 +234,26 @@ pub(super) fn outdated() -> kube::Error {
 }
 
 impl ReconcileError for WriteError {
-    fn retry(&self) -> Retry {
-        match self.failure {
-            Failure::Foreign | Failure::Rejected | Failure::Fenced => Retry::Slow,
+    fn category(&self) -> Category {
+        let (class, retry) = match self.failure {
             // The watch brings what is new, most often before; but it may be interrupted itself.
-            Failure::Conflict | Failure::Gone | Failure::Denied => Retry::Backoff,
-            Failure::Unknown => Retry::of(&self.source),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self.failure {
-            Failure::Conflict => "conflict",
-            Failure::Foreign => "foreign",
-            Failure::Gone => "gone",
-            Failure::Rejected => "rejected",
-            Failure::Denied => "denied",
-            Failure::Fenced => "fenced",
-            Failure::Unknown => "api",
-        }
-    }
-
-    fn is_refusal(&self) -> bool {
-        self.is_foreign()
-    }
-
-    fn notice(&self) -> Option<Notice> {
+            Failure::Conflict => ("conflict", Retry::Backoff),
+            Failure::Gone => ("gone", Retry::Backoff),
+            Failure::Denied => ("denied", Retry::Backoff),
+            Failure::Foreign => ("foreign", Retry::Slow),
+            Failure::Rejected => ("rejected", Retry::Slow),
+            Failure::Fenced => ("fenced", Retry::Slow),
+            Failure::Unknown => ("api", Retry::of(&self.source)),
+        };
         if self.failure == Failure::Foreign {
-            return Some(foreign(&self.kind, &self.key));
+            return Category::refusal(class, retry).notify(foreign(&self.kind, &self.key));
         }
-        let (reason, remedy) = self.advice()?;
-        // The remedy stays, however much an admission policy has to say.
-        let note = format!("{self}: {}. {remedy}", cut(&self.api_message(), MAX_MESSAGE_BYTES));
-        Some(Notice::warning(reason, self.verb.action(), note))
+        let notice = self.advice().map(|(reason, remedy)| {
+            // The remedy stays, however much an admission policy has to say.
+            let note = format!("{self}: {}. {remedy}", cut(&self.api_message(), MAX_MESSAGE_BYTES));
+            Notice::warning(reason, self.verb.action(), note)
+        });
+        Category::new(class, retry).notify(notice)
     }
 }
 
@@ -285,14 +272,7 @@ impl Verb {
 
 impl Display for Verb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Read => "cannot read",
-            Self::Create => "cannot create",
-            Self::Replace => "cannot update",
-            Self::Patch => "cannot patch",
-            Self::Apply => "cannot apply",
-            Self::Delete => "cannot delete",
-        })
+        write!(f, "cannot {}", self.action().to_lowercase())
     }
 }
 

@@ -6,6 +6,7 @@ use http_body_util::{BodyExt as _, Full};
 use k8s_openapi::api::core::v1::ServiceAccount;
 
 use super::*;
+use crate::cache::Feed;
 use crate::client::by_hand;
 use crate::leader::Leadership;
 use crate::retry::ReconcileError as _;
@@ -94,6 +95,36 @@ async fn what_was_written_is_awaited_until_the_cache_shows_it() {
         .await
         .unwrap();
     assert!(awaits(Some("8")) && !awaits(None));
+}
+
+#[tokio::test]
+async fn what_was_created_and_deleted_again_is_not_awaited_however_the_watch_and_the_response_come() {
+    for watch_is_first in [false, true] {
+        let (writer, _) = writer(vec![(201, object("7", "x"))]);
+        let (kit, _) = kit();
+        let (mut feed, cache) = Feed::<ServiceAccount>::new(&kit);
+        writer.follow(&cache);
+        feed.list([]);
+        let awaits = || writer.awaits::<ServiceAccount>(&Key::namespaced("n", "s"), None);
+        if watch_is_first {
+            feed.put(account(Some("7")));
+        }
+        writer.create(&account(None)).await.unwrap();
+        assert_eq!(awaits(), !watch_is_first);
+        feed.put(account(Some("7")));
+        feed.delete(account(Some("7")));
+        assert!(!awaits(), "it may be created at once");
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_of_an_object_that_is_gone_is_no_error() {
+    let (writer, _) = writer(vec![absent(), (200, json!({"kind": "Status"})), conflict()]);
+    let meta = account(Some("7")).metadata;
+    assert!(!writer.delete::<ServiceAccount>(&meta).await.unwrap());
+    assert!(writer.delete::<ServiceAccount>(&meta).await.unwrap());
+    let error = writer.delete::<ServiceAccount>(&meta).await.unwrap_err();
+    assert!(error.is_conflict());
 }
 
 #[tokio::test]

@@ -3,6 +3,9 @@
 //! The watches bring back our writes one by one, and each starts a pass: without this memory the pass after the first
 //! of two writes would send the second one again, for a 409. It saves writes and decides nothing else: each write is
 //! conditional all the same, and nothing is held back for longer than [`EXPIRY`].
+//!
+//! What a cache is past is forgotten when the cache changes ([`Unseen::shown`]): an object that we created and somebody
+//! deleted is absent again, and may be created at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +17,9 @@ use crate::key::Key;
 /// A write that the watch has not brought back after this time may have been undone by somebody and is never seen.
 /// Longer than a watch waits before it reconnects: until then every pass would end in a 409.
 const EXPIRY: Duration = Duration::from_secs(30);
+
+/// The versions of one object that are remembered. A cache that is further behind costs a 409.
+const MAX_VERSIONS: usize = 16;
 
 /// Expired entries are removed when as many were added as were left the last time, and at least this many: objects that
 /// are gone are never looked up again, and a sweep looks at all entries.
@@ -55,32 +61,40 @@ impl Unseen {
         }
         // An object that we created and deleted is absent again.
         versions.old.retain(|known| known.as_deref() != new);
-        if !versions.old.iter().any(|known| known.as_deref() == old) {
+        if !versions.has(old) {
             versions.old.push(old.map(Into::into));
         }
+        let surplus = versions.old.len().saturating_sub(MAX_VERSIONS);
+        versions.old.drain(..surplus);
         versions.until = now + EXPIRY;
     }
 
-    /// The object is gone.
-    pub(super) fn forget(&self, resource: &str, key: &Key) {
-        self.0.lock().versions.remove(&(resource.into(), key.clone()));
+    /// The cache shows this version of the object. If it is none that we have replaced, all of those are in the past.
+    pub(super) fn shown(&self, resource: &str, key: &Key, shown: Option<&str>) {
+        let mut state = self.0.lock();
+        if state.versions.is_empty() {
+            return;
+        }
+        let place = (resource.into(), key.clone());
+        if state.versions.get(&place).is_some_and(|versions| !versions.has(shown)) {
+            state.versions.remove(&place);
+        }
     }
 
     /// True if this version, which the cache shows, is one that we have replaced.
     pub(super) fn holds(&self, resource: &str, key: &Key, shown: Option<&str>, now: Duration) -> bool {
-        let mut state = self.0.lock();
+        let state = self.0.lock();
         if state.versions.is_empty() {
             return false;
         }
-        let place = (resource.into(), key.clone());
-        let Some(versions) = state.versions.get(&place) else {
-            return false;
-        };
-        let holds = now < versions.until && versions.old.iter().any(|old| old.as_deref() == shown);
-        if !holds {
-            state.versions.remove(&place);
-        }
-        holds
+        let versions = state.versions.get(&(resource.into(), key.clone()));
+        versions.is_some_and(|versions| now < versions.until && versions.has(shown))
+    }
+}
+
+impl Versions {
+    fn has(&self, shown: Option<&str>) -> bool {
+        self.old.iter().any(|old| old.as_deref() == shown)
     }
 }
 
@@ -113,6 +127,10 @@ mod tests {
         assert!(!unseen.holds("nodes", &Key::new("m"), None, NOW), "another object");
         assert!(!unseen.holds("pods", &key(), None, NOW), "another kind");
         assert!(!holds(Some("2")));
+        assert!(holds(None) && holds(Some("1")), "to ask changes nothing");
+        unseen.shown("nodes", &key(), Some("1"));
+        assert!(holds(None) && holds(Some("1")), "the cache is behind");
+        unseen.shown("nodes", &key(), Some("2"));
         assert!(
             unseen.0.lock().versions.is_empty(),
             "nothing is kept of what the cache is past"
@@ -132,21 +150,20 @@ mod tests {
         let unseen = Unseen::default();
         unseen.note("nodes", &key(), None, Some("1"), NOW);
         assert!(!unseen.holds("nodes", &key(), None, NOW + EXPIRY));
-        assert!(unseen.0.lock().versions.is_empty());
     }
 
     #[test]
     fn an_object_that_nobody_asks_about_takes_no_more_room() {
         let unseen = Unseen::default();
         for number in 0..10_000_u32 {
-            unseen.note("clusterhealths", &key(), None, Some(&number.to_string()), NOW);
+            let (old, new) = (number.to_string(), (number + 1).to_string());
+            unseen.note("clusterhealths", &key(), Some(&old), Some(&new), NOW);
         }
         assert_eq!(
             unseen.0.lock().versions.values().map(|it| it.old.len()).sum::<usize>(),
-            1
+            MAX_VERSIONS
         );
-        unseen.forget("clusterhealths", &key());
-        assert!(!unseen.holds("clusterhealths", &key(), None, NOW));
+        assert!(unseen.holds("clusterhealths", &key(), Some("9999"), NOW), "the newest");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::narrator::{command, output, say};
 use crate::world::{SOON, Stage, World, binary, show, words};
 
-const PASSWORD: &str = "an example of a password";
+pub const PASSWORD: &str = "an example of a password";
 
 /// The password of the registry of `examples/acme`.
 pub const REGISTRY_PASSWORD: &str = "an example of a secret";

@@ -136,18 +136,14 @@ pub async fn follows(world: &World, worker: &str) -> Result<()> {
     command(&format!("tidewaiter {} | tail -{}", apply.join(" "), done.len()));
     output(&done.join("\n"));
     write(&cloud.folder().join("worker.yaml"), &format!("name: {worker}\n"))?;
-    let create = [
-        "cloud",
-        "create",
-        "node",
-        "--node-pool",
-        "workers",
-        "-f",
-        "worker.yaml",
-        "-o",
-        "name",
-    ];
-    owner.shows(&create).await?;
+    let create = ["cloud", "create", "node", "--node-pool", "workers", "-f", "worker.yaml"];
+    let made = owner.runs(&create).await?;
+    command(&format!("tidewaiter {} | grep ^name:", create.join(" ")));
+    output(
+        made.lines()
+            .find(|line| line.starts_with("name:"))
+            .context("a node has a name")?,
+    );
     labels_arrive(stage, worker).await?;
     let registry = pull_secrets_arrive(stage, cloud).await?;
     is_synced(stage).await;

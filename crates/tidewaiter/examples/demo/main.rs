@@ -19,6 +19,7 @@ mod plugins;
 mod story;
 mod times;
 mod upgrades;
+mod ways_in;
 mod world;
 
 use std::panic::AssertUnwindSafe;
@@ -32,7 +33,7 @@ use futures::FutureExt as _;
 use tidewaiter_testkit::{ControlPlane, RealNode};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use narrator::{Narrator, explore, remark};
+use narrator::{Narrator, remark, section};
 use world::World;
 
 /// Shows Tidewaiter at work on a real API server, with moto in the place of AWS.
@@ -97,6 +98,9 @@ trait Play {
 
     /// Returns the commands to look around while everything runs.
     fn ways_in(&self) -> Result<String>;
+
+    /// Returns the story in short.
+    fn summary(&self) -> String;
 }
 
 async fn run(narrator: &Narrator, args: &Args) -> Result<()> {
@@ -125,8 +129,9 @@ async fn play(narrator: &Narrator, args: &Args, mut world: impl Play) -> Result<
         audit::write(file, &world.cluster()?.audit().await)?;
     }
     narrator.over();
+    section("In short", &world.summary());
     if args.keep {
-        explore(&world.ways_in()?);
+        section("It runs on: look around", &world.ways_in()?);
         std::future::pending::<()>().await;
     }
     drop(world);

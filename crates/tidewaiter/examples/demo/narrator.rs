@@ -85,10 +85,10 @@ pub fn remark(text: &str) {
     println!("\n{text}");
 }
 
-/// Prints the commands to try now that everything runs.
-pub fn explore(ways_in: &str) {
-    println!("\n{HEADING}It runs on: look around{HEADING:#}");
-    print(ways_in);
+/// Prints lines under a heading outside the steps.
+pub fn section(heading: &str, text: &str) {
+    println!("\n{HEADING}{heading}{HEADING:#}");
+    print(text);
 }
 
 fn print(text: &str) {

@@ -108,6 +108,16 @@ impl Play for World {
             cloud.address,
         ))
     }
+
+    fn summary(&self) -> String {
+        let logins = "Logins: those of the cloud's users, and of nobody else: not of an intruder, nor of Alice after her removal.";
+        if usize::from(self.number) < UPGRADED {
+            return logins.to_owned();
+        }
+        format!(
+            "{logins}\nUpgrades: one node at a time, by a script that each node verified, and within the budget of the workload."
+        )
+    }
 }
 
 impl World {

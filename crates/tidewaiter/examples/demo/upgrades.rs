@@ -172,6 +172,8 @@ async fn order(world: &World) -> Result<String> {
         .owner_runs(&["cloud", "set-script", &id, "-f", "signed.sh"])
         .await?;
     command("tidewaiter cloud set-script $ID -f signed.sh");
+    world.owner_runs(&["cloud", "resume-upgrade", &id]).await?;
+    command("tidewaiter cloud resume-upgrade $ID");
     Ok(id)
 }
 

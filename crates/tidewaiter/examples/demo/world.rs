@@ -20,7 +20,7 @@ use tokio::io::AsyncWriteExt as _;
 use crate::cloud::{Cloud, write};
 use crate::coordinator::Coordinator;
 use crate::narrator::{Narrator, command, output};
-use crate::{Play, story};
+use crate::{Play, story, ways_in};
 
 pub const CLUSTER: &str = "demo.example.com";
 const BUCKET: &str = "demo-state";
@@ -164,23 +164,18 @@ impl Play for World {
     }
 
     fn ways_in(&self) -> Result<String> {
-        let stage = self.stage()?;
-        let kubeconfig = stage.cluster.kubeconfig(&Identity::Admin);
-        let kubectl = assets::binary("kubectl");
-        let log = self
-            .controller
-            .as_ref()
-            .map(|controller| controller.process.log_path().display().to_string());
+        let controller = self.controller.as_ref().context("the controller does not run yet")?;
         Ok(format!(
-            "export KUBECONFIG={}\nkubectl:  {}\nmetrics:  http://{}/metrics, of the cluster: http://{}/metrics\nAWS:      {}\ncloud:    {}\nlog:      {}\nCtrl-C stops and removes everything.",
-            kubeconfig.display(),
-            kubectl.display(),
-            self.admin()?,
-            self.metrics_server()?,
-            stage.moto.endpoint(),
-            self.cloud()?.url(),
-            log.unwrap_or_default(),
+            "{}\nmetrics:  http://{}/metrics, of the cluster: http://{}/metrics\nlog:      {}\nCtrl-C stops and removes everything.",
+            ways_in::commands(self.stage()?, self.cloud()?)?,
+            controller.admin,
+            controller.metrics,
+            controller.process.log_path().display(),
         ))
+    }
+
+    fn summary(&self) -> String {
+        ways_in::SUMMARY.to_owned()
     }
 }
 

@@ -11,7 +11,7 @@ use super::{AccountPlace, CloudFormat, ClusterPlace, Confirmation, NodePoolPlace
 
 const SET_SCRIPT_NEXT: &str = "\
 A node runs the script only if it is signed with a key that is pinned there:
-  1. create the upgrade, with `policy: {paused: true}` in the file:
+  1. create the upgrade, which is paused unless --start is given:
      tidewaiter cloud create upgrade -f FILE
   2. sign the script, unless the server signs it (its setting scriptKeys):
      tidewaiter cloud sign-script -f upgrade.sh … > signed.sh
@@ -45,6 +45,8 @@ pub(crate) enum ActionCommand {
     SetPassword(SetPasswordArgs),
     /// Ends all logins of a user and revokes the user's tokens
     EndLogins(ActionUser),
+    /// Removes everything of a person after confirmation: logins, tokens, SSH keys, role bindings, operator rights
+    Offboard(OffboardArgs),
     /// Manages your own tokens, for programs
     #[command(subcommand)]
     Tokens(TokensCommand),
@@ -61,7 +63,8 @@ pub(crate) enum ActionCommand {
     PauseUpgrade(UpgradeArgs),
     /// Resumes an upgrade that was paused here
     ResumeUpgrade(UpgradeArgs),
-    /// Aborts an upgrade that is not over: no further node is started, and it fails when the node in progress is finished
+    /// Aborts an upgrade that is not over: no further node is started, and it fails when the node in progress is
+    /// finished
     AbortUpgrade(UpgradeArgs),
     /// Assigns an autoscaling policy to the node pool --node-pool
     Assign(PolicyArgs),
@@ -88,6 +91,23 @@ pub(crate) struct ActionUser {
 
     #[command(flatten)]
     pub(crate) place: OrganizationPlace,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OffboardArgs {
+    /// The person, by e-mail address or id
+    #[arg(value_name = "MEMBER")]
+    pub(crate) member: String,
+
+    #[command(flatten)]
+    pub(crate) place: AccountPlace,
+
+    /// Only shows what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) confirmation: Confirmation,
 }
 
 #[derive(Debug, Args)]
@@ -179,11 +199,13 @@ pub(crate) struct SetScriptArgs {
     #[arg(value_name = "UPGRADE")]
     pub(crate) upgrade: String,
 
-    /// The file with the script, which begins with #!/: what `tidewaiter cloud sign-script` printed, or without signatures if the server signs
+    /// The file with the script, which begins with #!/, or - for the standard input: what `tidewaiter cloud
+    /// sign-script` printed, or without signatures if the server signs
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 
-    /// The node in the cloud, by name or id, that alone runs this script [default: all nodes that have none of their own]
+    /// The node in the cloud, by name or id, that alone runs this script [default: all nodes that have none of their
+    /// own]
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
 
@@ -199,7 +221,8 @@ pub(crate) enum ScriptTemplatesCommand {
     Get(ScriptTemplateArgs),
     /// Uploads a script as a template, in place of the one for the same version
     Set {
-        /// The file with the script, which begins with #!/ and has no signatures: a signature is for one upgrade
+        /// The file with the script, or - for the standard input. It begins with #!/ and has no signatures: a signature
+        /// is for one upgrade
         #[arg(short, long, value_name = "FILE")]
         filename: PathBuf,
 
@@ -262,15 +285,17 @@ pub(crate) enum CatalogueCommand {
         #[command(flatten)]
         version: VersionArgs,
 
-        /// A file with the manifests (YAML or JSON): a mapping with `manifests`, or the Kubernetes objects, one per document
-        #[arg(short, long, value_name = "FILE")]
-        filename: PathBuf,
+        /// A file with the manifests (YAML or JSON): a mapping with `manifests`, or the Kubernetes objects, one per
+        /// document; or a directory of files with objects, or - for the standard input. Repeat it for several
+        #[arg(short, long, value_name = "PATH", required = true)]
+        filename: Vec<PathBuf>,
 
         /// A file with the other fields of the version, for example `compatibility`
         #[arg(long, value_name = "FILE")]
         definition: Option<PathBuf>,
 
-        /// Replaces the manifests of a version that the catalogue has with others, in every cluster that has the version
+        /// Replaces the manifests of a version that the catalogue has with others, in every cluster that has the
+        /// version
         #[arg(long)]
         replace: bool,
     },

@@ -1,19 +1,21 @@
 //! The flags of the client commands of `tidewaiter cloud`. No flag takes a secret.
 
+mod fields;
 mod kind;
 mod place;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use tidewaiter_cloud::client::BaseUrl;
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{Email, OrganizationId};
 
 use super::sign::SIGN_SCRIPT_NEXT;
-use super::{ActionCommand, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
+use super::{ActionCommand, CloudFormat, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
 
-pub(crate) use kind::KindParser;
+pub(crate) use fields::FieldFlags;
+pub(crate) use kind::{KindParser, kind_of};
 pub(crate) use place::{AccountPlace, ClusterPlace, NodePoolPlace, ObjectPlace, OrganizationPlace, Place};
 
 #[derive(Debug, Subcommand)]
@@ -37,7 +39,7 @@ pub(crate) enum ClientCommand {
     Get(GetArgs),
     /// Shows all details of one object
     Describe(ObjectArgs),
-    /// Creates one object from a file
+    /// Creates one object from a file, or from flags
     Create(CreateArgs),
     /// Creates a cluster, or an API key of an existing one, and prints the manifests of its coordinator for
     /// `kubectl apply --server-side -f -`
@@ -48,13 +50,14 @@ pub(crate) enum ClientCommand {
     Diff(DiffArgs),
     /// Edits an object in $EDITOR
     Edit(ObjectArgs),
-    /// Deletes an object
+    /// Deletes an object, after showing what goes with it
     Delete(DeleteArgs),
     #[command(flatten)]
     Action(ActionCommand),
     /// Signs the manifests of a plugin for one cluster, without asking the cloud
     Sign(SignArgs),
-    /// Signs the script of an upgrade for the nodes that may run it, and prints the signed script; does not ask the cloud
+    /// Signs the script of an upgrade for the nodes that may run it, and prints the signed script; does not ask the
+    /// cloud
     #[command(after_help = SIGN_SCRIPT_NEXT)]
     SignScript(SignScriptArgs),
     /// Lists changes and their authors, newest first
@@ -81,9 +84,10 @@ pub(crate) struct OfKind {
 /// The documents, and the parent objects that they apply to.
 #[derive(Debug, Args)]
 pub(crate) struct DocumentArgs {
-    /// A file of documents (YAML or JSON), or a directory of such files
-    #[arg(short, long, value_name = "PATH")]
-    pub(crate) filename: PathBuf,
+    /// A file of documents (YAML or JSON), a directory of such files, or - for the standard input; repeat it for
+    /// several
+    #[arg(short, long, value_name = "PATH", required = true)]
+    pub(crate) filename: Vec<PathBuf>,
 
     #[command(flatten)]
     pub(crate) place: ClusterPlace,
@@ -192,9 +196,9 @@ pub(crate) struct Confirmation {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// A file with one document (YAML or JSON)
+    /// A file with one document (YAML or JSON), or - for the standard input
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) filename: PathBuf,
+    pub(crate) filename: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) of: OfKind,
@@ -202,6 +206,13 @@ pub(crate) struct CreateArgs {
     /// The output format. For a cluster, the output contains its API key, which is shown only once
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     pub(crate) output: CloudFormat,
+
+    /// Starts an upgrade at once: without this flag, it is created paused
+    #[arg(long)]
+    pub(crate) start: bool,
+
+    #[command(flatten)]
+    pub(crate) fields: FieldFlags,
 }
 
 #[derive(Debug, Args)]
@@ -285,7 +296,7 @@ pub(crate) struct AuditArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
     /// Lists the contexts
-    List,
+    List(Printed),
     /// Selects the current context
     Use {
         /// The context
@@ -311,16 +322,4 @@ pub(crate) enum ContextCommand {
 pub(crate) struct CredentialArgs {
     #[command(flatten)]
     pub(crate) place: ClusterPlace,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CloudFormat {
-    /// A table
-    Table,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
-    /// Kind and id, one object per line
-    Name,
 }

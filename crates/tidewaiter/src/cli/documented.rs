@@ -79,6 +79,12 @@ fn refusal(command: &str, is_complete: bool) -> Option<clap::Error> {
     (!is_permitted).then_some(error)
 }
 
+/// The error of a complete command line.
+pub(super) fn refused(line: &str) -> Option<String> {
+    let command = typed(line)?;
+    refusal(&command, true).map(|error| format!("{line}: {error}"))
+}
+
 #[test]
 fn every_command_of_the_documents_is_one() {
     let (mut number, mut wrong) = (0, Vec::new());

@@ -8,18 +8,20 @@ use serde::Serialize;
 use tidewaiter_api::{ClusterName, InstanceGroupName, Lifecycle, NodeName};
 use url::Url;
 
-use super::{OutputFormat, Place, PolicyFlags};
+use super::{ClusterFlags, OutputFormat, Place, PolicyFlags};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Explain {
-    /// Shows the labels that the state store defines for an InstanceGroup; needs no access to the cluster or to instances
+    /// Shows the labels that the state store defines for an InstanceGroup; needs no access to the cluster or to
+    /// instances
     Group(ExplainGroupArgs),
-    /// Shows the identity of a Node, its labels with their sources, and what the controller would change now; changes nothing
+    /// Shows the identity of a Node, its labels with their sources, and what the controller would change now; changes
+    /// nothing
     Node(ExplainNodeArgs),
     /// Lists the Nodes refused as forged, and what `onForgery: quarantine` would change on each; changes nothing
     Forgeries(ExplainForgeriesArgs),
-    /// Shows what a user or a team of the cloud may do in the cluster now, by which binding, on which nodes a user can log in, and who can log
-    /// in on a node; what is refused or waits; changes nothing
+    /// Shows what a user or a team of the cloud may do in the cluster now, by which binding, on which nodes a user can
+    /// log in, and who can log in on a node; what is refused or waits; changes nothing
     Access(ExplainAccessArgs),
     /// Says where each node records who has logged in; reads nothing
     Logins,
@@ -30,9 +32,8 @@ pub(crate) enum Explain {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainTerminateArgs {
-    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -44,9 +45,8 @@ pub(crate) struct ExplainAccessArgs {
     #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) namespace: Option<String>,
 
-    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 
     /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
@@ -83,12 +83,14 @@ fn dashed(user: String) -> String {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct AccessSubjects {
-    /// The user, by id (with or without dashes) or by the name that the cluster knows
+    /// The user, by id (with or without dashes), by the name that the cluster knows, or by e-mail address in the cloud
+    /// where you are logged in
     #[arg(long, value_name = "USER", value_parser = StringValueParser::new().map(dashed))]
     pub(crate) user: Option<String>,
 
-    /// A team, by id; more than once for several. With --user: the teams of the user, which the cluster does not know
-    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    /// A team, by id, or by name in the cloud where you are logged in; more than once for several. With --user: the
+    /// teams of the user, which the cluster does not know
+    #[arg(long, value_name = "TEAM", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) team: Vec<String>,
 
     /// A node: who can log in there. With --user: only this user
@@ -101,7 +103,8 @@ pub(crate) struct ExplainNodeArgs {
     /// The name of the Node
     pub(crate) node: NodeName,
 
-    /// Queries the cloud for the identity of the Node, with your own credentials, instead of reading its NodeIdentity record
+    /// Queries the cloud for the identity of the Node, with your own credentials, instead of reading its NodeIdentity
+    /// record
     #[arg(long, requires = "conf")]
     pub(crate) from_cloud: bool,
 
@@ -128,6 +131,10 @@ pub(crate) struct ExplainSources {
 
     #[command(flatten)]
     pub(crate) flags: ExplainFlags,
+
+    /// The context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "CONTEXT")]
+    pub(crate) context: Option<String>,
 
     /// The output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]

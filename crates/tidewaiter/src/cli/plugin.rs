@@ -1,8 +1,8 @@
 //! The flags of `tidewaiter plugin`.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand, ValueEnum};
+
+use super::{ClusterFlags, Printed};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
@@ -23,9 +23,8 @@ pub(crate) struct PluginPlace {
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 
-    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
@@ -68,6 +67,9 @@ pub(crate) struct PluginApproveArgs {
 pub(crate) struct PluginHistoryArgs {
     #[command(flatten)]
     pub(crate) place: PluginPlace,
+
+    #[command(flatten)]
+    pub(crate) printed: Printed,
 }
 
 #[derive(Debug, Args)]

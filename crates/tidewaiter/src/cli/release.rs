@@ -1,8 +1,8 @@
 //! The flags of `tidewaiter release`.
 
-use std::path::PathBuf;
-
 use clap::Args;
+
+use super::ClusterFlags;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseArgs {
@@ -13,7 +13,6 @@ pub(crate) struct ReleaseArgs {
     #[arg(short, long)]
     pub(crate) yes: bool,
 
-    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }

@@ -12,7 +12,7 @@ use tidewaiter_kit::duration;
 /// What a cluster with `pluginTrust` must be told of the manifests that it accepts.
 #[derive(Debug, Args)]
 pub(crate) struct SignArgs {
-    /// A file with the manifests (YAML or JSON), as in the catalogue
+    /// A file with the manifests (YAML or JSON), as in the catalogue, or - for the standard input
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 
@@ -67,12 +67,12 @@ A node runs the script only if the public key is pinned there
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("who").args(["nodes", "control_plane"]).required(true).multiple(true))]
 pub(crate) struct SignScriptArgs {
-    /// The file with the script, which begins with #!/. Signatures that it has already stay, and so do the times that
-    /// they give to nodes of --control-plane
+    /// The file with the script, which begins with #!/, or - for the standard input. Signatures that it has already
+    /// stay, and so do the times that they give to nodes of --control-plane
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
 
-    /// The id of the cluster in the cloud, as `tidewaiter cloud get clusters` shows it
+    /// The id of the cluster in the cloud, as `tidewaiter cloud get clusters -o wide` shows it
     #[arg(long, value_name = "ID")]
     pub(crate) cluster: ClusterId,
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::OutputFormat;
+use super::{ClusterFlags, OutputFormat};
 
 const WATCH_CODES: &str = "Exit codes:
   0    the upgrade has succeeded
@@ -22,20 +22,27 @@ pub(crate) enum UpgradeCommand {
     Watch(UpgradeWatchArgs),
 }
 
-/// An upgrade in a cluster.
+/// The cluster of an upgrade.
 #[derive(Debug, Args)]
 pub(crate) struct UpgradePlace {
-    /// The name of the upgrade, which is its id if the cloud ordered it
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
-
-    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct UpgradePlanArgs {
+    /// The name of the upgrade, which is its id if the cloud ordered it
+    #[arg(
+        value_name = "NAME",
+        required_unless_present = "filename",
+        conflicts_with = "filename"
+    )]
+    pub(crate) name: Option<String>,
+
+    /// A file with an upgrade that is not created yet: a `ClusterUpgrade`, or a file for `tidewaiter cloud create upgrade`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) place: UpgradePlace,
 
@@ -46,6 +53,10 @@ pub(crate) struct UpgradePlanArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UpgradeWatchArgs {
+    /// The name of the upgrade, which is its id if the cloud ordered it
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
     #[command(flatten)]
     pub(crate) place: UpgradePlace,
 }

@@ -35,6 +35,10 @@ pub(crate) struct ValidateArgs {
     #[command(flatten)]
     pub(crate) flags: ValidateFlags,
 
+    /// The context of the kubeconfig [default: the one with the cluster's name, else the current one]
+    #[arg(long, value_name = "CONTEXT")]
+    pub(crate) context: Option<String>,
+
     /// How long to wait for the cluster to become ready, for example 90s, 1m30s or 10m; 0 validates once
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = wait, allow_hyphen_values = true)]
     pub(crate) wait: Duration,
@@ -60,8 +64,7 @@ pub(crate) struct ValidateArgs {
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ValidateFlags {
-    /// The kubeconfig file. The context with the cluster's name is used, else the current context [default: KUBECONFIG, else
-    /// ~/.kube/config, else the pod's service account]
+    /// The kubeconfig file [default: KUBECONFIG, else ~/.kube/config, else the pod's service account]
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     kubeconfig: Option<PathBuf>,

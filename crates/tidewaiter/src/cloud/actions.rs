@@ -10,7 +10,7 @@ use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 
 use super::apply::confirm;
-use super::output::{names, print, table, time, value};
+use super::output::{list, print, time, value};
 use super::session::{Session, request, text};
 use super::upgrades::{self, Change};
 use crate::cli::{
@@ -40,6 +40,7 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
                 .await?;
             print(&format!("all logins of {} have ended\n", user.member))
         }
+        ActionCommand::Offboard(args) => super::offboard::offboard(args).await,
         ActionCommand::Tokens(command) => tokens(command).await,
         ActionCommand::ApiKeys(command) => api_keys(command).await,
         ActionCommand::SetScript(args) => super::scripts::set(args).await,
@@ -86,27 +87,20 @@ async fn set_password(args: &SetPasswordArgs) -> Result<()> {
     print(&done)
 }
 
-/// Prints a list in the wanted format.
-pub(super) fn list(format: CloudFormat, kind: &str, columns: &[&str], found: Vec<Value>) -> Result<()> {
-    match format {
-        CloudFormat::Table => print(&table(columns, &found)),
-        CloudFormat::Name => print(&names(kind, &found)),
-        format => value(format, &Value::from(found)),
-    }
-}
-
 async fn tokens(command: &TokensCommand) -> Result<()> {
     let path = Path::new(["account", "tokens"]);
     match command {
         TokensCommand::List(args) => {
-            let found = Session::open(&args.place)?.list(path).await?;
-            list(args.output, "Token", &["id", "name", "created_at", "expires_at"], found)
+            let session = Session::open(&args.place)?;
+            let found = session.list(path).await?;
+            let columns = ["name", "created_at", "expires_at", "id"];
+            list(&session, &args.output, "Token", &columns, &found).await
         }
         TokensCommand::Create { name, days, place } => {
             let body = json!({ "name": name, "expires_in_seconds": days * DAY });
             let session = Session::open(place)?;
             let made = session.send(&request(Method::POST, path, body, None)).await?;
-            value(CloudFormat::Yaml, &made)
+            value(&CloudFormat::Yaml, &made)
         }
         TokensCommand::Revoke {
             token,
@@ -144,15 +138,14 @@ async fn api_keys(command: &ApiKeysCommand) -> Result<()> {
     let session = Session::open(place)?;
     let path = session.cluster(None).await?.below("api-keys");
     match command {
-        ApiKeysCommand::List(args) => list(
-            args.output,
-            "ApiKey",
-            &["id", "created_at", "owner_id"],
-            session.list(path).await?,
-        ),
+        ApiKeysCommand::List(args) => {
+            let found = session.list(path).await?;
+            let columns = ["id", "created_at", "owner_id"];
+            list(&session, &args.output, "ApiKey", &columns, &found).await
+        }
         ApiKeysCommand::Create(_) => {
             let made = session.send(&Request::new(Method::POST, path)).await?;
-            value(CloudFormat::Yaml, &made)
+            value(&CloudFormat::Yaml, &made)
         }
         ApiKeysCommand::Delete { key, confirmation, .. } => {
             let keys = session.list(path.clone()).await?;
@@ -195,7 +188,7 @@ fn deletion_of_key(key: &Value, keys: usize) -> String {
 
 /// The text of a file.
 pub(super) fn read(file: &File) -> Result<String> {
-    text_file::read(file).with_context(|| format!("reading {}", file.display()))
+    text_file::read_named(file).with_context(|| format!("reading {}", text_file::origin(file)))
 }
 
 async fn assign(args: &PolicyArgs, method: Method) -> Result<()> {

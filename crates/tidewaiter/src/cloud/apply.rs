@@ -14,6 +14,7 @@ use super::documents;
 use super::output::print;
 use super::plan::{Change, Plan, Step, substitute};
 use super::planner::plan;
+use super::preflight::preflight;
 use super::session::{Session, request, text};
 use crate::cli::{ApplyArgs, DiffArgs, DocumentArgs};
 
@@ -26,6 +27,7 @@ pub(super) async fn apply(args: &ApplyArgs) -> Result<()> {
     if args.dry_run || plan.steps.is_empty() {
         return Ok(());
     }
+    preflight(&session, &plan).await.context("nothing was changed")?;
     let deletions = plan.deletions();
     if deletions > 0 && !args.confirmation.yes {
         confirm(&format!("Delete {deletions}, as shown above?"))?;

@@ -1,6 +1,7 @@
 //! `tidewaiter cloud catalogue`: the versions of plugins that clusters can have.
 
-use std::path::Path as File;
+use std::fmt::Display;
+use std::path::{Path as File, PathBuf};
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
@@ -8,12 +9,14 @@ use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 use tidewaiter_cloud::models::{PluginManifests, Unknown, parse};
 use tidewaiter_kit::{Chain, yaml};
 
-use super::actions::{list, read};
+use super::actions::read;
 use super::apply::confirm;
+use super::documents::files;
 use super::manifests;
-use super::output::print;
+use super::output::{list, print};
 use super::session::{Session, if_found, request, text};
 use crate::cli::{CatalogueCommand, VersionArgs};
+use crate::text_file;
 
 /// The code of a refusal to replace what is published: the request does not say what it replaces.
 const PRECONDITION_REQUIRED: u32 = 428;
@@ -21,13 +24,10 @@ const PRECONDITION_REQUIRED: u32 = 428;
 pub(super) async fn main(command: &CatalogueCommand) -> Result<()> {
     match command {
         CatalogueCommand::List(args) => {
-            let (found, _) = Session::open(&args.place)?.get(Path::new(["plugins"])).await?;
-            list(
-                args.output,
-                "PluginVersion",
-                &["type", "implementation", "version", "disabled"],
-                rows(&found),
-            )
+            let session = Session::open(&args.place)?;
+            let (found, _) = session.get(Path::new(["plugins"])).await?;
+            let columns = ["type", "implementation", "version", "disabled"];
+            list(&session, &args.output, "PluginVersion", &columns, &rows(&found)).await
         }
         CatalogueCommand::Add {
             version,
@@ -68,13 +68,13 @@ fn rows(catalogue: &Value) -> Vec<Value> {
 }
 
 fn path(version: &VersionArgs) -> Path {
-    let plugin = Path::new(["plugins"])
-        .below(&version.plugin_type)
-        .below("implementations");
-    plugin
-        .below(&version.implementation)
-        .below("versions")
-        .below(&version.plugin_version)
+    version_path(&version.plugin_type, &version.implementation, &version.plugin_version)
+}
+
+/// The path of a version in the catalogue.
+pub(super) fn version_path(plugin_type: impl Display, implementation: impl Display, version: impl Display) -> Path {
+    let plugin = Path::new(["plugins"]).below(plugin_type).below("implementations");
+    plugin.below(implementation).below("versions").below(version)
 }
 
 fn title(version: &VersionArgs) -> String {
@@ -84,11 +84,11 @@ fn title(version: &VersionArgs) -> String {
     )
 }
 
-/// Both files are read before the first request, and the manifests are validated. Those of a published version are
+/// All files are read before the first request, and the manifests are validated. Those of a published version are
 /// replaced only on demand: they are sent first, so that nothing has changed when they are refused. Those of a new
 /// version are sent after it, and if they are refused, the version is removed again.
-async fn add(version: &VersionArgs, file: &File, definition: Option<&File>, replace: bool) -> Result<()> {
-    let manifests = manifests(file).with_context(|| file.display().to_string())?;
+async fn add(version: &VersionArgs, files: &[PathBuf], definition: Option<&File>, replace: bool) -> Result<()> {
+    let manifests = manifests(files)?;
     let mut body = match definition {
         Some(file) => mapping(file).with_context(|| file.display().to_string())?,
         None => Map::new(),
@@ -152,13 +152,27 @@ fn mapping(file: &File) -> Result<Map<String, Value>> {
     }
 }
 
-/// The body of the request: the file as it is, or its Kubernetes objects as one group. Validated as the server does.
-fn manifests(file: &File) -> Result<Value> {
-    let documents = yaml::documents(&read(file)?)?;
-    let manifests = match &documents[..] {
-        [document] if document.get("manifests").is_some() => manifests::groups(document.clone())?,
-        _ => json!({ "manifests": [objects(documents)?], "jobs": {} }),
-    };
+/// The body of the request: the only file as it is, or the Kubernetes objects of all files as one group.
+fn manifests(paths: &[PathBuf]) -> Result<Value> {
+    let mut all = Vec::new();
+    let files = files(paths)?;
+    for file in &files {
+        let origin = || text_file::origin(file);
+        let documents = yaml::documents(&read(file)?).with_context(origin)?;
+        if let ([document], 1) = (&documents[..], files.len())
+            && document.get("manifests").is_some()
+        {
+            let groups = manifests::groups(document.clone());
+            return groups.and_then(checked).with_context(origin);
+        }
+        all.extend(objects(documents).with_context(origin)?);
+    }
+    let origins: Vec<String> = paths.iter().map(|path| text_file::origin(path)).collect();
+    checked(json!({ "manifests": [all], "jobs": {} })).with_context(|| origins.join(", "))
+}
+
+/// Validates the manifests as the server does.
+fn checked(manifests: Value) -> Result<Value> {
     parse::<PluginManifests>(manifests.to_string().as_bytes(), Unknown::Refuse)?;
     Ok(manifests)
 }

@@ -50,30 +50,25 @@ pub(super) struct Documents {
     pub(super) scope: Option<PruneScope>,
 }
 
-/// Reads a file, or every `.yaml`, `.yml` and `.json` in a folder and the folders in it, in the order of their names.
-/// `check` validates each document.
+/// Reads the files of these paths. `check` validates each document.
 ///
 /// # Errors
 /// If any document is invalid. All of them are reported, each in a line of its own.
 pub(super) fn read(
-    path: &Path,
+    paths: &[PathBuf],
     environment: &[(String, String)],
     check: impl Fn(&Document) -> Result<()>,
 ) -> Result<Documents> {
-    let mut files = Vec::new();
-    find(path, true, &mut files)?;
-    if files.is_empty() {
-        bail!("{} contains no .yaml, .yml or .json file", path.display());
-    }
     let (mut all, mut invalid) = (Documents::default(), Vec::new());
-    for file in files {
-        let text = text_file::read(&file).with_context(|| format!("reading {}", file.display()))?;
+    for file in files(paths)? {
+        let name = text_file::origin(&file);
+        let text = text_file::read_named(&file).with_context(|| format!("reading {name}"))?;
         let folder = file.parent().unwrap_or(Path::new("."));
         let secrets = Secrets { folder, environment };
-        let values = yaml::documents(&text).with_context(|| file.display().to_string());
+        let values = yaml::documents(&text).with_context(|| name.clone());
         let values = values.map_err(|error| invalid.push(error)).unwrap_or_default();
         for (number, value) in values.into_iter().enumerate() {
-            let origin = format!("{} (document {})", file.display(), number + 1);
+            let origin = format!("{name} (document {})", number + 1);
             let before = all.documents.len();
             let taken = take(value, &origin, &secrets, &mut all);
             let checked = taken.and_then(|()| all.documents[before..].iter().try_for_each(&check));
@@ -99,8 +94,8 @@ fn refuse(mut invalid: Vec<anyhow::Error>) -> Result<()> {
 
 /// Reads a file with one object of that kind: a document, or the contents of its `spec`.
 pub(super) fn read_one(path: &Path, kind: Kind, environment: &[(String, String)]) -> Result<Document> {
-    let origin = path.display().to_string();
-    let text = text_file::read(path).with_context(|| format!("reading {origin}"))?;
+    let origin = text_file::origin(path);
+    let text = text_file::read_named(path).with_context(|| format!("reading {origin}"))?;
     let mut values = yaml::documents(&text).with_context(|| origin.clone())?;
     let (Some(value), true) = (values.pop(), values.is_empty()) else {
         bail!("{origin} must contain exactly one document; for several, use tidewaiter cloud apply");
@@ -114,6 +109,20 @@ pub(super) fn read_one(path: &Path, kind: Kind, environment: &[(String, String)]
     take(value, &origin, &Secrets { folder, environment }, &mut all).with_context(|| origin.clone())?;
     let found = all.documents.pop().filter(|document| document.kind == kind);
     found.ok_or_else(|| anyhow!("{origin} contains no {}", kind.name()))
+}
+
+/// The files of the paths: each file, and of a folder every `.yaml`, `.yml` and `.json` in it and in the folders in it,
+/// in the order of their names.
+pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let before = files.len();
+        find(path, true, &mut files)?;
+        if files.len() == before {
+            bail!("{} contains no .yaml, .yml or .json file", path.display());
+        }
+    }
+    Ok(files)
 }
 
 fn find(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<()> {

@@ -10,12 +10,11 @@ use tidewaiter_cloud::client::{AccessToken, Client, ClientError, Method, Path, R
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{DisplayName, OrganizationId};
 use tidewaiter_kit::SystemClock;
-use tidewaiter_kit::chain::Untrusted;
 use url::Url;
 
 use super::contexts::{Contexts, Login};
-use super::output::{print, table, value};
-use super::session::{Session, is_called, is_over, settings, text};
+use super::output::{is_table, print, rows, value};
+use super::session::{Session, is_called, is_over, settings, text, with_remedy};
 use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
 use crate::password::{self, Variable};
 
@@ -77,7 +76,7 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
         print(
             "you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n",
         )?;
-        print(&table(&["id", "name"], &organizations))?;
+        rows(&CloudFormat::Wide, "Organization", &["name", "id"], &organizations)?;
     }
     Ok(())
 }
@@ -125,22 +124,8 @@ async fn token(login: &Login, password: &str) -> Result<String> {
     let mut request = Request::new(Method::POST, Path::new(["login", "password"])).json(body);
     // The server counts attempts.
     request.once = true;
-    let answer = client.request(&request).await.map_err(|error| {
-        let untrusted = error.untrusted();
-        let error = anyhow!(error).context(format!("cannot log in to {}", login.server));
-        match untrusted {
-            Some(Untrusted::Time) => error.context(
-                "the certificate of the server has expired or is not valid yet: renew it, or correct the clock of this machine",
-            ),
-            Some(Untrusted::Authority) => error.context(
-                "the certificate of the server is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE",
-            ),
-            Some(Untrusted::Issuer) => error.context(
-                "the certificate of the server is not trusted: give its certificate authority with --ca-file FILE",
-            ),
-            None => error,
-        }
-    })?;
+    let answer = client.request(&request).await.map_err(with_remedy);
+    let answer = answer.with_context(|| format!("cannot log in to {}", login.server))?;
     let answer = answer
         .json()
         .map_err(|reason| anyhow!("the response to the login {reason}"))?;
@@ -204,14 +189,18 @@ pub(super) async fn whoami(args: &WhoamiArgs) -> Result<()> {
         "expires": claims.get("exp").and_then(Value::as_i64).and_then(|exp| jiff::Timestamp::from_second(exp).ok()).map(|at| at.to_string()),
         "organizations": organizations,
     });
-    match args.printed.output {
-        CloudFormat::Table => {
-            print(&table(
-                &["id", "name", "email", "expires"],
-                std::slice::from_ref(&whole),
-            ))?;
+    match &args.printed.output {
+        format if is_table(format) => {
+            let account = std::slice::from_ref(&whole);
+            rows(format, "User", &["email", "name", "expires", "id"], account)?;
             print("\n")?;
-            print(&table(&["id", "name", "role"], &organizations))
+            // Flags take its id.
+            rows(
+                &CloudFormat::Wide,
+                "Organization",
+                &["name", "role", "id"],
+                &organizations,
+            )
         }
         CloudFormat::Name => print(&format!(
             "{}\n",
@@ -225,8 +214,8 @@ pub(super) async fn whoami(args: &WhoamiArgs) -> Result<()> {
 pub(super) async fn context(command: &ContextCommand) -> Result<()> {
     let mut contexts = Contexts::load()?;
     match command {
-        ContextCommand::List => {
-            let rows: Vec<Value> = contexts
+        ContextCommand::List(printed) => {
+            let found: Vec<Value> = contexts
                 .contexts
                 .iter()
                 .map(|(name, login)| {
@@ -241,18 +230,16 @@ pub(super) async fn context(command: &ContextCommand) -> Result<()> {
                     })
                 })
                 .collect();
-            print(&table(
-                &[
-                    "current",
-                    "name",
-                    "server",
-                    "email",
-                    "organization",
-                    "cluster",
-                    "logged_in",
-                ],
-                &rows,
-            ))
+            let columns = [
+                "current",
+                "name",
+                "server",
+                "email",
+                "organization",
+                "cluster",
+                "logged_in",
+            ];
+            rows(&printed.output, "Context", &columns, &found)
         }
         ContextCommand::Use { name } => {
             contexts.find(Some(name))?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidewaiter_cloud::client::{ETag, Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::files;
@@ -14,9 +14,12 @@ use tidewaiter_kit::settings::environment;
 use super::api_document::{names, said_by};
 use super::apply::confirm;
 use super::contexts::{folder, write_private};
-use super::documents;
-use super::output::{object, objects, print, table, value, without_secrets, yaml};
+use super::documents::{self, Document};
+use super::fields;
+use super::names::Names;
+use super::output::{in_format, is_table, note, object, objects, print, value, without_secrets, yaml};
 use super::plan::patch;
+use super::planner::effects;
 use super::session::{Session, request, text};
 use crate::cli::{AuditArgs, CloudFormat, CloudPlace as Place, CreateArgs, DeleteArgs, GetArgs, ObjectArgs};
 
@@ -30,14 +33,15 @@ pub(super) async fn get(args: &GetArgs) -> Result<()> {
         if !args.show_secrets {
             without_secrets(&mut found);
         }
-        return objects(args.printed.output, kind, found.as_array().map_or(&[], Vec::as_slice));
+        let found = found.as_array().map_or(&[][..], Vec::as_slice);
+        return objects(&session, &args.printed.output, kind, found).await;
     };
     let (_, mut found, _) = one(&session, args.of.kind, list, name).await?;
     if !args.show_secrets {
         without_secrets(&mut found);
     }
-    match args.printed.output {
-        CloudFormat::Table => objects(args.printed.output, kind, &[found]),
+    match &args.printed.output {
+        format if is_table(format) => objects(&session, format, kind, &[found]).await,
         format => object(format, kind, &found),
     }
 }
@@ -48,13 +52,13 @@ pub(super) async fn describe(args: &ObjectArgs) -> Result<()> {
     let list = session.list_path(args.of.kind).await?;
     let (path, mut found, _) = one(&session, args.of.kind, list, &args.object).await?;
     without_secrets(&mut found);
-    object(CloudFormat::Yaml, args.of.kind, &found)?;
+    object(&CloudFormat::Yaml, args.of.kind, &found)?;
     if args.of.kind == Kind::Cluster {
         for kind in [Kind::ClusterLabel, Kind::Plugin, Kind::NodePool, Kind::Upgrade] {
             let found = session.list(path.clone().below(kind.facts().segment)).await?;
             if !found.is_empty() {
                 print(&format!("\n{}\n", kind.facts().segment.to_uppercase()))?;
-                objects(CloudFormat::Table, kind, &found)?;
+                objects(&session, &CloudFormat::Table, kind, &found).await?;
             }
         }
     }
@@ -76,9 +80,25 @@ fn in_its_pool(kind: Kind, place: &Place, done: &str) -> Result<()> {
     Ok(())
 }
 
-/// Creates one object from a file: a document as for `apply`, or only its spec.
+/// Returns the document of the file, which is one as for `apply`, or only its spec; or that of the flags.
+fn described(args: &CreateArgs) -> Result<Document> {
+    let kind = args.of.kind;
+    if args.start && kind != Kind::Upgrade {
+        bail!("--start has no meaning for {}: omit it", kind.word());
+    }
+    match (&args.filename, fields::document(kind, &args.fields)?) {
+        (Some(file), None) => documents::read_one(file, kind, &environment()),
+        (None, Some(document)) => Ok(document),
+        (Some(_), Some(_)) => bail!("the fields are given in a file and as flags: use either"),
+        (None, None) => bail!(
+            "no fields are given: use -f FILE; for a user, an SSH key, a team or a registry there are flags, too (--help)"
+        ),
+    }
+}
+
+/// Creates one object. An upgrade is paused, unless it is to start.
 pub(super) async fn create(args: &CreateArgs) -> Result<()> {
-    let document = documents::read_one(&args.filename, args.of.kind, &environment())?;
+    let document = described(args)?;
     let names = names(&document).with_context(|| document.origin.clone())?;
     let mut place = args.of.place.of(args.of.kind)?;
     place.cluster = place.cluster.or_else(|| document.cluster.clone());
@@ -92,12 +112,21 @@ pub(super) async fn create(args: &CreateArgs) -> Result<()> {
         let list = session.organization()?.below(kind.facts().segment);
         ids.insert((kind, name.clone()), session.id(kind, &list, &name).await?);
     }
-    let body = said_by(&document, &ids)?.for_creation();
-    let mut made = session.send(&request(Method::POST, list, body, None)).await?;
-    if let Value::Object(fields) = &mut made {
-        fields.remove("credentials");
+    let mut body = said_by(&document, &ids)?.for_creation();
+    let is_paused = args.of.kind == Kind::Upgrade && !args.start;
+    if is_paused {
+        json_patch::merge(&mut body, &json!({"policy": {"paused": true}}));
     }
-    object(args.output, args.of.kind, &made)
+    let mut made = session.send(&request(Method::POST, list, body, None)).await?;
+    without_secrets(&mut made);
+    object(&args.output, args.of.kind, &made)?;
+    if is_paused {
+        let id = text(&made, "id");
+        note(&format!(
+            "the upgrade is paused: begin it with tidewaiter cloud resume-upgrade {id}"
+        ));
+    }
+    Ok(())
 }
 
 /// Opens an object in an editor and sends the changes.
@@ -162,7 +191,7 @@ fn read_after_editor(file: &std::path::Path) -> Result<Value> {
     Ok(read.into())
 }
 
-/// Deletes an object after confirmation.
+/// Deletes an object after confirmation. Before it, what goes with the object is shown.
 pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     let ObjectArgs { of, object: name } = &args.object;
     let kind = of.kind;
@@ -170,9 +199,10 @@ pub(super) async fn delete(args: &DeleteArgs) -> Result<()> {
     in_its_pool(kind, &place, "deleted")?;
     let session = Session::open(place)?;
     let list = session.list_path(of.kind).await?;
-    let (path, found, etag) = one(&session, of.kind, list, name).await?;
+    let (path, found, etag) = one(&session, of.kind, list.clone(), name).await?;
     let id = text(&found, "id").to_owned();
     if !args.confirmation.yes {
+        print(&effects(&session, kind, list, &found).await?)?;
         confirm(&format!("Delete {} {name} ({id})?", kind.name()))?;
     }
     let mut request = Request::new(Method::DELETE, path);
@@ -188,10 +218,18 @@ pub(super) async fn audit(args: &AuditArgs) -> Result<()> {
     if let Some(before) = args.before {
         path = path.query("before", before);
     }
-    let rows = session.list(path).await?;
-    match args.printed.output {
-        CloudFormat::Table => print(&table(&["id", "at", "actor", "action", "kind", "object_id"], &rows)),
-        CloudFormat::Name => bail!("changes have no names: use -o table, json or yaml"),
+    let mut rows = session.list(path).await?;
+    match &args.printed.output {
+        format if is_table(format) => {
+            let names = Names::new(matches!(format, CloudFormat::Wide));
+            names.resolve_audit(&session, &mut rows).await;
+            print(&in_format(
+                format,
+                &["at", "by", "action", "kind", "object", "id"],
+                &rows,
+            ))
+        }
+        CloudFormat::Name => bail!("changes have no names: use -o table, wide, json, yaml or jsonpath"),
         format => value(format, &rows.into()),
     }
 }

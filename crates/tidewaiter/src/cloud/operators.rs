@@ -6,21 +6,25 @@ use tidewaiter_cloud::client::{Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 
 use super::apply::confirm;
-use super::output::{names, print, table, value};
+use super::output::{list, print};
 use super::session::{Session, is_called, text};
-use crate::cli::{CloudFormat, OperatorsCommand};
+use crate::cli::OperatorsCommand;
 
 /// Lists, adds or removes operators.
 pub(super) async fn main(command: &OperatorsCommand) -> Result<()> {
     let operators = Path::new(["operators"]);
     match command {
         OperatorsCommand::List { place, output } => {
-            let found = Session::open(place)?.list(operators).await?;
-            match output {
-                CloudFormat::Table => print(&table(&["id", "email", "name", "added_at"], &found)),
-                CloudFormat::Name => print(&names("Operator", &found)),
-                format => value(*format, &Value::from(found)),
-            }
+            let session = Session::open(place)?;
+            let found = session.list(operators).await?;
+            list(
+                &session,
+                output,
+                "Operator",
+                &["email", "name", "added_at", "id"],
+                &found,
+            )
+            .await
         }
         OperatorsCommand::Add(args) => {
             let session = Session::open(&args.place)?;

@@ -1,6 +1,7 @@
 //! Prints objects. All text is escaped for terminals, and secrets are omitted unless requested.
 
 use std::io::{self, Write as _};
+use std::iter;
 
 use anyhow::{Context as _, Result};
 use comfy_table::ContentArrangement;
@@ -9,45 +10,74 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tidewaiter_api::values::printable;
 use tidewaiter_cloud::models::Kind;
+use tidewaiter_kit::SystemClock;
 
 use super::kinds::SECRETS;
+use super::names::Names;
+use super::session::Session;
 use super::upgrades;
+use crate::ages;
 use crate::cli::CloudFormat;
 
+/// The column that a table for people shows as an age.
+const CREATED: &str = "created_at";
+
 /// Prints objects of a kind.
-pub(super) fn objects(format: CloudFormat, kind: Kind, found: &[Value]) -> Result<()> {
+pub(super) async fn objects(session: &Session, format: &CloudFormat, kind: Kind, found: &[Value]) -> Result<()> {
+    let columns = kind.facts().columns;
+    if kind == Kind::Upgrade {
+        let rows: Vec<Value> = found.iter().map(upgrades::row).collect();
+        let shown = if is_table(format) { &rows[..] } else { found };
+        // Nothing else names it.
+        let columns: Vec<&str> = iter::once("id").chain(columns.iter().copied()).collect();
+        return list(session, format, kind.name(), &columns, shown).await;
+    }
+    let is_timed = columns.iter().any(|column| is_time(column));
+    let columns = columns.iter().copied();
+    let columns = columns.chain((!is_timed).then_some("created_at")).chain(["id"]);
+    let columns: Vec<&str> = columns.collect();
+    list(session, format, kind.name(), &columns, found).await
+}
+
+/// Prints rows, in a table with names in the place of the ids of other objects.
+pub(super) async fn list(
+    session: &Session,
+    format: &CloudFormat,
+    kind: &str,
+    columns: &[&str],
+    found: &[Value],
+) -> Result<()> {
+    if !is_table(format) {
+        return rows(format, kind, columns, found);
+    }
+    let mut shown = found.to_vec();
+    let names = Names::new(matches!(format, CloudFormat::Wide));
+    let columns = names.resolve(session, columns, &mut shown).await;
+    rows(format, kind, &columns, &shown)
+}
+
+/// Prints rows. In a table, an id that is not the first column is only in a wide one.
+pub(crate) fn rows(format: &CloudFormat, kind: &str, columns: &[&str], found: &[Value]) -> Result<()> {
     match format {
-        CloudFormat::Table => {
-            let columns: Vec<&str> = std::iter::once("id")
-                .chain(kind.facts().columns.iter().copied())
-                .collect();
-            let rows: Vec<Value>;
-            let found = if kind == Kind::Upgrade {
-                rows = found.iter().map(upgrades::row).collect();
-                &rows
-            } else {
-                found
-            };
-            print(&table(&columns, found))
-        }
-        CloudFormat::Name => print(&names(kind.name(), found)),
-        _ => value(format, &Value::from(found)),
+        CloudFormat::Table | CloudFormat::Wide => print(&in_format(format, columns, found)),
+        CloudFormat::Name => print(&names(kind, found)),
+        format => value(format, &Value::from(found)),
     }
 }
 
 /// Prints one object: its fields line by line, or in the requested format.
-pub(super) fn object(format: CloudFormat, kind: Kind, found: &Value) -> Result<()> {
+pub(super) fn object(format: &CloudFormat, kind: Kind, found: &Value) -> Result<()> {
     match format {
         CloudFormat::Name => print(&names(kind.name(), std::slice::from_ref(found))),
-        CloudFormat::Table => value(CloudFormat::Yaml, found),
-        _ => value(format, found),
+        format => value(format, found),
     }
 }
 
-/// Prints anything as JSON or YAML.
-pub(super) fn value(format: CloudFormat, value: &Value) -> Result<()> {
+/// Prints anything as JSON or YAML, or what a template selects of it.
+pub(super) fn value(format: &CloudFormat, value: &Value) -> Result<()> {
     let text = match format {
         CloudFormat::Json => serde_json::to_string_pretty(value).context("the output as JSON")? + "\n",
+        CloudFormat::JsonPath(template) => template.text(value)?,
         _ => yaml(value)?,
     };
     print(&text)
@@ -59,15 +89,31 @@ pub(crate) fn yaml(value: &Value) -> Result<String> {
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
 }
 
-/// Prints some fields of each object.
-pub(crate) fn table(columns: &[&str], rows: &[Value]) -> String {
+/// Returns true for a table.
+pub(crate) fn is_table(format: &CloudFormat) -> bool {
+    matches!(format, CloudFormat::Table | CloudFormat::Wide)
+}
+
+/// The table of some fields of each object: a wide one with ids and exact times, any other for people.
+pub(super) fn in_format(format: &CloudFormat, columns: &[&str], rows: &[Value]) -> String {
+    if matches!(format, CloudFormat::Wide) {
+        return drawn(columns, rows, None);
+    }
+    let (first, others) = columns.split_at(columns.len().min(1));
+    let others = others.iter().filter(|column| **column != "id");
+    let columns: Vec<&str> = first.iter().chain(others).copied().collect();
+    drawn(&columns, rows, Some(SystemClock::shared().now()))
+}
+
+/// The table, with times as seen at `now`, or exact ones.
+fn drawn(columns: &[&str], rows: &[Value], now: Option<Timestamp>) -> String {
     let mut table = comfy_table::Table::new();
     table
         .load_style(NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(columns.iter().map(|column| column.to_uppercase().replace('_', " ")));
+    table.set_header(columns.iter().map(|column| header(column, now.is_some())));
     for row in rows {
-        table.add_row(columns.iter().map(|column| printable(&cell(row, column))));
+        table.add_row(columns.iter().map(|column| printable(&cell(row, column, now))));
     }
     let lines = table.lines();
     lines
@@ -75,26 +121,45 @@ pub(crate) fn table(columns: &[&str], rows: &[Value]) -> String {
         .collect()
 }
 
-fn cell(row: &Value, column: &str) -> String {
-    match row.get(column) {
-        None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) if column.ends_with("_at") => time(text).unwrap_or_else(|| text.clone()),
+/// Returns true for a column with times.
+fn is_time(column: &str) -> bool {
+    column.ends_with("_at") || ["at", "accepted", "expires"].contains(&column)
+}
+
+fn header(column: &str, is_relative: bool) -> String {
+    if is_relative && column == CREATED {
+        return "AGE".to_owned();
+    }
+    let column = column.strip_suffix("_at").filter(|_| is_relative).unwrap_or(column);
+    column.to_uppercase().replace('_', " ")
+}
+
+fn cell(row: &Value, column: &str, now: Option<Timestamp>) -> String {
+    let value = match row.get(column) {
+        None | Some(Value::Null) => return "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(Value::Object(map)) => map.get("type").and_then(Value::as_str).unwrap_or("…").to_owned(),
         Some(Value::Array(items)) => items.len().to_string(),
         Some(other) => other.to_string(),
+    };
+    match (ages::read(&value).filter(|_| is_time(column)), now) {
+        (None, _) => value,
+        (Some(time), None) => time.to_string(),
+        (Some(time), Some(now)) if column == CREATED => ages::age(time, now),
+        (Some(time), Some(now)) => ages::relative(time, now),
     }
 }
 
-/// Milliseconds since 1970, the form of times in the API, in a readable form.
+/// A time of the API in a readable form.
 pub(super) fn time(text: &str) -> Option<String> {
-    let time = Timestamp::from_millisecond(text.parse().ok()?).ok()?;
-    Some(time.to_string())
+    Some(ages::read(text)?.to_string())
 }
 
-/// Kind and id of each, one a line.
-pub(super) fn names(kind: &str, found: &[Value]) -> String {
-    let ids = found.iter().filter_map(|object| object.get("id")?.as_str());
+/// Kind and id of each, or name where there is no id, one a line.
+fn names(kind: &str, found: &[Value]) -> String {
+    let ids = found
+        .iter()
+        .filter_map(|object| object.get("id").or_else(|| object.get("name"))?.as_str());
     ids.map(|id| printable(&format!("{kind}/{id}")) + "\n").collect()
 }
 

@@ -66,12 +66,14 @@ impl Plan {
         self.steps.iter().filter(|step| which(&step.change)).count()
     }
 
+    /// Every change.
+    pub(super) fn changes(&self) -> Result<String> {
+        self.steps.iter().map(|step| step.shown(&self.names)).collect()
+    }
+
     /// Every change, how many there are, and who gains and who loses access.
     pub(super) fn shown(&self) -> Result<String> {
-        let mut text = String::new();
-        for step in &self.steps {
-            text += &step.shown(&self.names)?;
-        }
+        let mut text = self.changes()?;
         let (create, update) = (
             self.count(|change| matches!(change, Change::Create { .. })),
             self.count(|change| matches!(change, Change::Update { .. })),
@@ -226,10 +228,13 @@ pub(super) fn patch(before: &Value, after: &Value) -> Option<Value> {
 }
 
 /// The fields of `spec` as they are in `object`, without additions of the server to the object and to the rules of a
-/// role.
+/// role. A spec that sets no end of access lacks that field, which older servers do not know; an end in `object` is a
+/// difference.
 pub(super) fn fields_of(object: &Value, spec: &Value) -> Value {
-    let fields = spec.as_object().into_iter().flat_map(Map::keys);
-    let fields = fields.map(|field| {
+    const END: &str = "expires_at";
+    let fields = spec.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
+    let end = object.get(END).filter(|_| spec.get(END).is_none()).map(|_| END);
+    let fields = fields.chain(end).map(|field| {
         let mut value = object.get(field).cloned().unwrap_or(Value::Null);
         if field == "rules" {
             let rules = value
@@ -239,7 +244,7 @@ pub(super) fn fields_of(object: &Value, spec: &Value) -> Value {
                 .filter_map(Value::as_object_mut);
             rules.for_each(|rule| rule.retain(|key, _| !["id", "created_at", "updated_at"].contains(&key.as_str())));
         }
-        (field.clone(), value)
+        (field.to_owned(), value)
     });
     fields.collect::<Map<_, _>>().into()
 }

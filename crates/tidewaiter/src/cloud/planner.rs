@@ -3,6 +3,7 @@
 //! The plan is complete before the first change. Deletions come last, in reverse order, and only within the scope.
 
 mod access;
+mod deletion;
 mod prune;
 
 use std::collections::{HashMap, HashSet};
@@ -18,6 +19,8 @@ use super::documents::{Document, Documents, by_kind};
 use super::plan::{Change, Plan, Step, fields_of, patch, touched};
 use super::session::{Session, is_called, text};
 
+pub(super) use deletion::effects;
+
 /// Makes the plan of valid documents.
 ///
 /// # Errors
@@ -30,13 +33,7 @@ pub(super) async fn plan(session: &Session, documents: &Documents, prune: bool) 
         ),
         (_, false) => None,
     };
-    let mut planner = Planner {
-        session,
-        lists: HashMap::new(),
-        pending: HashMap::new(),
-        kept: HashSet::new(),
-        plan: Plan::default(),
-    };
+    let mut planner = Planner::new(session);
     for documents in by_kind(&documents.documents).into_values() {
         for document in documents {
             planner.add(document).await.with_context(|| document.origin.clone())?;
@@ -63,7 +60,17 @@ struct Planner<'a> {
     plan: Plan,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    fn new(session: &'a Session) -> Self {
+        Self {
+            session,
+            lists: HashMap::new(),
+            pending: HashMap::new(),
+            kept: HashSet::new(),
+            plan: Plan::default(),
+        }
+    }
+
     async fn add(&mut self, document: &Document) -> Result<()> {
         let kind = document.kind;
         let list = self.list_of(document).await?;

@@ -6,11 +6,12 @@ use serde_json::Value;
 use tidewaiter_cloud::client::{Body, Method, Path, Request};
 use tidewaiter_cloud::models::UpgradeScript;
 
-use super::actions::{list, read};
+use super::actions::read;
 use super::apply::confirm;
-use super::output::print;
+use super::output::{list, print};
 use super::session::{Session, if_found};
 use crate::cli::{ScriptTemplateArgs, ScriptTemplatesCommand};
+use crate::text_file;
 
 const SEGMENT: &str = "script-templates";
 
@@ -21,21 +22,15 @@ pub(super) async fn main(command: &ScriptTemplatesCommand) -> Result<()> {
             let cluster = session.cluster(None).await?.below(SEGMENT);
             let mut found: Vec<Value> = session.list(cluster).await?;
             found.extend(session.list(session.organization()?.below(SEGMENT)).await?);
-            list(
-                args.output,
-                "ScriptTemplate",
-                &["cluster_id", "version", "sha256", "updated_at"],
-                found,
-            )
+            let columns = ["cluster_id", "version", "sha256", "updated_at"];
+            list(&session, &args.output, "ScriptTemplate", &columns, &found).await
         }
         ScriptTemplatesCommand::Get(of) => {
             let (session, path) = place(of).await?;
             print(&script(&session, &path, of).await?)
         }
         ScriptTemplatesCommand::Set { filename, of } => {
-            let script: UpgradeScript = read(filename)?
-                .parse()
-                .with_context(|| filename.display().to_string())?;
+            let script: UpgradeScript = read(filename)?.parse().with_context(|| text_file::origin(filename))?;
             let (session, path) = place(of).await?;
             let mut request = Request::new(Method::PUT, path);
             request.body = Some(Body::Script(script));

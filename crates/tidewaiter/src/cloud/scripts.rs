@@ -13,12 +13,13 @@ use super::output::print;
 use super::session::{Session, text};
 use super::upgrades;
 use crate::cli::SetScriptArgs;
+use crate::text_file;
 
 /// Uploads the script, and says what is still to be done until a node runs it.
 pub(super) async fn set(args: &SetScriptArgs) -> Result<()> {
     let script: UpgradeScript = read(&args.filename)?
         .parse()
-        .with_context(|| args.filename.display().to_string())?;
+        .with_context(|| text_file::origin(&args.filename))?;
     let is_signed = is_signed(script.as_str());
     let session = Session::open(&args.place)?;
     let (mut path, upgrade) = upgrades::find(&session, &args.upgrade).await?;

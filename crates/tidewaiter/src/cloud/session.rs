@@ -10,12 +10,16 @@ use tidewaiter_cloud::client::{
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::chain::Untrusted;
 
 use super::contexts::{Contexts, Login};
 use crate::cli::CloudPlace as Place;
 
 /// The time for which requests to an unavailable server are retried while a user waits.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The beginning of the header in which the server states its version.
+const SERVER: &str = "tidewaiter/";
 
 /// An open login.
 pub(super) struct Session {
@@ -176,7 +180,7 @@ impl Session {
     async fn answer(&self, request: &Request) -> Result<Answer> {
         self.client.request(request).await.map_err(|error| {
             let is_over = is_of_login(&error);
-            let error = anyhow::Error::from(error);
+            let error = with_remedy(error);
             if is_over {
                 let name = &self.context;
                 error.context(format!(
@@ -186,6 +190,14 @@ impl Session {
                 error
             }
         })
+    }
+
+    /// The version of the server.
+    pub(super) async fn server_version(&self) -> Result<String> {
+        let answer = self.answer(&Request::new(Method::GET, Path::new(["account"]))).await?;
+        let server = answer.server.as_deref().and_then(|server| server.strip_prefix(SERVER));
+        let version = server.ok_or_else(|| anyhow!("the server does not state it"))?;
+        Ok(version.to_owned())
     }
 
     /// The text of the answer.
@@ -207,6 +219,21 @@ impl Session {
             .json()
             .map_err(|reason| anyhow!("the response to {request} {reason}"))
     }
+}
+
+/// Returns the error, with the remedy before it if the certificate of the server is not trusted.
+pub(super) fn with_remedy(error: ClientError) -> anyhow::Error {
+    let remedy = match error.untrusted() {
+        None => return error.into(),
+        Some(Untrusted::Time) => "has expired or is not valid yet: renew it, or correct the clock of this machine",
+        Some(Untrusted::Authority) => {
+            "is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE"
+        }
+        Some(Untrusted::Issuer) => {
+            "is not trusted: give its certificate authority with tidewaiter cloud login --ca-file FILE"
+        }
+    };
+    anyhow::Error::from(error).context(format!("the certificate of the server {remedy}"))
 }
 
 /// Returns true for a token that is expired, revoked, or of another cloud.

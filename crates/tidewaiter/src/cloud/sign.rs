@@ -24,7 +24,7 @@ const MIN_WINDOW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Prints the signature, or, without a key, the text to sign.
 pub(super) fn sign(args: &SignArgs) -> Result<()> {
-    let digest = digest(args).with_context(|| args.filename.display().to_string())?;
+    let digest = digest(args).with_context(|| text_file::origin(&args.filename))?;
     let (cluster, plugin) = (args.cluster.to_string(), args.plugin.to_string());
     let version = args.plugin_version.to_string();
     let statement = Statement {
@@ -50,10 +50,10 @@ pub(super) fn sign(args: &SignArgs) -> Result<()> {
 pub(super) fn sign_script(args: &SignScriptArgs) -> Result<()> {
     let text: UpgradeScript = read(&args.filename)?
         .parse()
-        .with_context(|| args.filename.display().to_string())?;
+        .with_context(|| text_file::origin(&args.filename))?;
     let key = key(&args.secret_key, args.password_file.as_deref())?;
     let now = Timestamp::from_second(SystemClock::shared().now().as_second())?;
-    let before = script::statements(text.as_str()).with_context(|| args.filename.display().to_string())?;
+    let before = script::statements(text.as_str()).with_context(|| text_file::origin(&args.filename))?;
     let turns = turns(args, &before, now)?;
     let mut signed = text.as_str().to_owned();
     for turn in &turns {
@@ -220,7 +220,7 @@ fn key(path: &Path, password_file: Option<&Path>) -> Result<SigningKey> {
 
 /// The digest of the manifests as the cloud stores them.
 fn digest(args: &SignArgs) -> Result<String> {
-    let text = text_file::read(&args.filename)?;
+    let text = text_file::read_named(&args.filename)?;
     let mut documents = yaml::documents(&text)?;
     let (Some(document), true) = (documents.pop(), documents.is_empty()) else {
         return Err(anyhow!("must contain one document, with the field manifests"));

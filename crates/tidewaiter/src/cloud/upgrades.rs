@@ -164,8 +164,9 @@ fn ending(upgrade: &Value) -> String {
 mod tests {
     use tidewaiter_upgrade::{Ending, Wait};
 
-    use super::super::output::table;
+    use super::super::output::in_format;
     use super::*;
+    use crate::cli::CloudFormat;
 
     #[test]
     fn a_table_shows_how_far_an_upgrade_is() {
@@ -195,7 +196,7 @@ mod tests {
             said(json!("InProgress"), &Wait::Aborted(Box::new(Wait::Paused)).to_string()),
             said(json!("Failed"), &format!("{}; w3 failed", Ending::Aborted)),
         ];
-        let shown = table(columns, &rows);
+        let shown = in_format(&CloudFormat::Table, columns, &rows);
         let words: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         let expected = [
             "TARGETVERSION STATE NODES DONE FAILED CURRENT NODE DESCRIPTION",

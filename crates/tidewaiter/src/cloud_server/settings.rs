@@ -23,18 +23,19 @@ use crate::settings::{endpoint, seconds, whole_count, whole_seconds};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct ServerSettings {
-    /// The directory of the database and the keys, unless they are set separately.
+    /// The directory of the database and the keys, unless they are set separately. For one process.
     pub(super) data: PathBuf,
-    /// The URL of the database; by default a file in the directory.
+    /// The URL of the database, `sqlite:///FOLDER/FILE` or `postgres://USER@HOST/DATABASE`; by default `cloud.db` in
+    /// `data`.
     #[serde(skip_serializing_if = "Option::is_none")]
     database: Option<String>,
     /// The file with the password of the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     database_password_file: Option<PathBuf>,
-    /// The directory of the signing keys.
+    /// The directory of the signing keys; by default `keys` in `data`.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<PathBuf>,
-    /// The file of the sealing keys.
+    /// The file of the sealing keys; by default `sealing-keys` in `data`.
     #[serde(skip_serializing_if = "Option::is_none")]
     sealing_keys: Option<PathBuf>,
     /// The files of the keys that sign the scripts of upgrades: secret keys of minisign without a password.
@@ -43,13 +44,13 @@ pub(super) struct ServerSettings {
     /// The listen address.
     #[serde(deserialize_with = "address")]
     address: SocketAddr,
-    /// The listen address of /healthz and /readyz, in plain HTTP, for probes.
+    /// The listen address of `/healthz` and `/readyz`, in plain HTTP, for probes.
     #[serde(deserialize_with = "address")]
     pub(super) health_address: SocketAddr,
-    /// The public URL of the server.
+    /// The URL for clients, and the issuer of tokens; by default from `address`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     public_url: Option<Url>,
-    /// The file of the TLS certificate.
+    /// The file of the TLS certificate, read every minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_certificate: Option<PathBuf>,
     /// The file of the certificate's private key.

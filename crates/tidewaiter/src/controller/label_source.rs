@@ -25,8 +25,12 @@ pub(crate) enum LabelSource {
     /// As kops-controller of the kOps that updated the cluster last.
     #[default]
     Auto,
+    /// The files of the state store.
     Store,
+    /// The tags of the instance (AWS). The state store is not read.
     Tags,
+    /// The files; the tags while the file of group or Cluster was never available since the start and never defined a
+    /// label of the Node (AWS).
     StoreThenTags,
 }
 

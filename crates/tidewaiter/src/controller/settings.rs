@@ -21,13 +21,13 @@ use crate::settings::{LeasePlace, endpoint, endpoint_without_path, seconds, whol
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(crate) struct ControllerSettings {
-    /// The address of the MetricsServer's /metrics.
+    /// The address of the MetricsServer's `/metrics`; `[::]:3987` with only IPv6.
     #[serde(deserialize_with = "address")]
     pub(crate) metrics_address: SocketAddr,
-    /// The number of workers that may be not ready before the verdict on the cluster is a failure.
+    /// The number of workers that may be not ready before the verdict on the cluster is `failed`.
     #[serde(deserialize_with = "whole_number")]
     pub(crate) max_unready_nodes: u32,
-    /// The rule that a Node must have a name that the cloud gives its instance.
+    /// The names that a Node may have.
     pub(crate) node_names: NodeNames,
     /// The source of the labels of a proven Node.
     pub(crate) label_source: LabelSource,
@@ -35,12 +35,13 @@ pub(crate) struct ControllerSettings {
     pub(crate) foreign_labels: ForeignLabels,
     /// The handling of a Node that is refused for forgery.
     pub(crate) on_forgery: OnForgery,
-    /// The handling of a Node whose instance is in another group than the one for which it was verified.
+    /// The handling of a Node whose instance is in another group than the one for which it was verified. `follow` is not
+    /// possible with `labelSource: tags`.
     pub(crate) on_group_change: OnGroupChange,
     /// The maximum age of the cloud's answer about an instance.
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) identity_expiry_seconds: NonZeroU32,
-    /// The interval at which each file of the state store that is in use is polled.
+    /// The interval at which the files of the state store are listed and checked.
     #[serde(deserialize_with = "whole_seconds")]
     pub(crate) definitions_poll_seconds: NonZeroU32,
     /// The region of the instances; else what kOps' file says, else `AWS_REGION`, else what the instance's metadata
@@ -60,7 +61,7 @@ pub(crate) struct ControllerSettings {
     /// Compute Engine's address, where it is not the public one.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     pub(crate) gce_endpoint: Option<Url>,
-    /// The address of Hetzner Cloud's API, where it is not the public one.
+    /// The address of Hetzner Cloud's API, without `/v1`, where it is not the public one. It gets the token.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint_without_path")]
     pub(crate) hetzner_endpoint: Option<Url>,
     /// The state store's address, where it is not the cloud's own; overrides `S3_ENDPOINT`.

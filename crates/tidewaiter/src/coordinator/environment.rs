@@ -64,7 +64,7 @@ pub(crate) fn help() -> String {
     let lines: Vec<String> = lines.map(|(name, means)| format!("  {name:<40} {means}")).collect();
     format!(
         "Variables of the Go coordinator, which override the settings file, and the setting that each is:\n{}\n\n\
-         docs/coordinator.md describes all settings.",
+         docs/reference/settings.md describes all settings.",
         lines.join("\n")
     )
 }

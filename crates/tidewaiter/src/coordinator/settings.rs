@@ -46,24 +46,27 @@ pub(super) struct CoordinatorSettings {
     pub(super) lease: LeasePlace,
     /// Pull secrets.
     registries: RegistrySettings,
-    /// The `ClusterRole` beyond whose rules no role of the cloud permits anything.
+    /// The `ClusterRole` that limits every role of the cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     rbac_ceiling: Option<String>,
-    /// True if rules of roles that amount to full control of the cluster are permitted.
+    /// True if rules of roles that amount to full control of the cluster are applied.
     allow_privileged: bool,
-    /// The namespaces, besides the built-in ones, in which a role counts as bound in the whole cluster.
+    /// The namespaces, besides the built-in ones, in which a role counts as bound in the whole cluster: names, or
+    /// beginnings of names that end with `*`.
     system_namespaces: Vec<String>,
     /// The plugins of the cloud that are applied.
     plugin_sync: PluginSync,
     /// The handling of an object of a plugin that somebody changed or deleted.
     plugin_drift: PluginDrift,
-    /// The plugins that need a person's approval for each version.
+    /// The plugins that need a person's approval for each version: `automatic` (none), `manual` (all), or a mapping from
+    /// plugins to these.
     plugin_approval: PluginApproval,
-    /// The kinds that plugins may not have.
+    /// The kinds that plugins may not have: `KIND.GROUP`, or `KIND` of any group.
     plugin_deny: Vec<String>,
     /// The public keys of which one must have signed the manifests of a plugin.
     plugin_trust: Vec<TrustedKey>,
-    /// The service accounts with which the objects of plugins are read and written.
+    /// The service accounts with which the objects of plugins are read and written: a mapping from plugins to
+    /// `NAMESPACE/NAME`.
     plugin_service_accounts: ByPlugin<PluginAccount>,
     /// The switch for upgrades of nodes, as `ClusterUpgrade`s say.
     upgrades: Upgrades,
@@ -73,7 +76,7 @@ pub(super) struct CoordinatorSettings {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct CloudSettings {
-    /// The base URL of the API.
+    /// The base URL of the cloud, without a path. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     api_base_url: Option<String>,
     /// The base URL of Provision, if it differs.
@@ -82,19 +85,20 @@ pub(super) struct CloudSettings {
     /// The base URL of Auth, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     auth_base_url: Option<String>,
-    /// The id of the organization.
+    /// The UUID of the organization. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     organization_id: Option<String>,
-    /// The id of the cluster.
+    /// The UUID of the cluster. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_id: Option<String>,
-    /// The file with the API key of the cluster.
+    /// The file with the API key of the cluster, read before each request. Required, unless the variable
+    /// `CONTAINERSHIP_CLOUD_CLUSTER_API_KEY` has the key, which overrides the file and needs a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     api_key_file: Option<PathBuf>,
-    /// The file with the certificates that are trusted in place of those of the system.
+    /// The file with the certificates (PEM) that are trusted for the cloud in place of those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca_file: Option<String>,
-    /// The interval of polls: a Go duration.
+    /// The interval of polls, from `1s` to `24h`; `30s` unless it is set.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "duration_text")]
     sync_interval: Option<String>,
 }
@@ -109,13 +113,13 @@ fn duration_text<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct EndpointSettings {
-    /// The listen address.
+    /// The listen address; `[::]:8000` with only IPv6.
     #[serde(deserialize_with = "address")]
     pub(super) address: SocketAddr,
-    /// The file of the TLS certificate.
+    /// The file of the TLS certificate (PEM), read every minute. Without it, the port serves HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_certificate: Option<PathBuf>,
-    /// The file of the certificate's private key.
+    /// The file of the certificate's private key (PEM).
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_key: Option<PathBuf>,
 }

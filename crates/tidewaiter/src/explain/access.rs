@@ -12,15 +12,20 @@ mod asked;
 mod describe;
 mod live;
 
+use std::collections::BTreeMap;
+use std::mem;
+
 use anyhow::Result;
 use kube::Client;
 use serde::Serialize;
 use tidewaiter_agent::logins::{self, LoginQuestion, LoginsExplained};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::Chain;
 
 use super::output::{Table, print};
 use crate::Failure;
 use crate::cli::ExplainAccessArgs;
+use crate::cloud::id_of;
 use crate::upgrade::reader;
 use answer::{AccessExplained, RoleExplained};
 use asked::Asked;
@@ -49,11 +54,14 @@ struct Answer {
     /// The reason why it is not known who can log in.
     #[serde(skip_serializing_if = "Option::is_none")]
     logins_unknown: Option<String>,
+    /// The names of teams by their ids, as far as the cloud resolved them.
+    #[serde(skip)]
+    teams: BTreeMap<String, String>,
 }
 
 /// Prints the answer.
 pub(super) async fn explain(args: &ExplainAccessArgs) -> Result<(), Failure> {
-    let reader = reader(args.kubeconfig.as_deref()).await;
+    let reader = reader(&args.cluster).await;
     let (client, _) = reader.map_err(Failure::Configuration)?;
     let answer = answer(&client, args).await.map_err(Failure::Running)?;
     print(args.output, &answer, || all_tables(&answer)).map_err(Failure::Running)
@@ -65,13 +73,15 @@ async fn answer(client: &Client, args: &ExplainAccessArgs) -> Result<Answer> {
         access: None,
         logins: None,
         logins_unknown: None,
+        teams: BTreeMap::new(),
     };
     if asked.user.is_some() || !asked.team.is_empty() {
-        let question = Question {
+        let mut question = Question {
             user: asked.user.clone(),
             teams: asked.team.clone(),
             namespace: args.namespace.clone(),
         };
+        resolve(&mut question, &mut answer.teams).await;
         answer.access = Some(access(client, &question).await?);
     }
     if asked.user.is_none() && asked.node.is_none() {
@@ -100,8 +110,25 @@ async fn access(client: &Client, question: &Question) -> Result<AccessExplained>
     Ok(describe::explain(&live, &details, &asked))
 }
 
+/// Puts ids in the place of names that only the cloud knows: of teams, and e-mail addresses. A name that the cloud of
+/// the current context does not resolve stays.
+async fn resolve(question: &mut Question, names: &mut BTreeMap<String, String>) {
+    for team in &mut question.teams {
+        if let Some(id) = id_of(Kind::Team, team).await.filter(|id| *id != *team) {
+            names.insert(id.clone(), mem::replace(team, id));
+        }
+    }
+    let address = question.user.as_mut().filter(|user| user.contains('@'));
+    if let Some(user) = address
+        && let Some(id) = id_of(Kind::User, user).await
+    {
+        *user = id;
+    }
+}
+
 fn all_tables(answer: &Answer) -> Vec<Table> {
-    let mut all: Vec<Table> = answer.access.iter().flat_map(tables).collect();
+    let access = answer.access.iter();
+    let mut all: Vec<Table> = access.flat_map(|access| tables(access, &answer.teams)).collect();
     all.extend(answer.logins.iter().flat_map(super::logins::tables));
     if let Some(why) = &answer.logins_unknown {
         let mut unknown = Table::new("", &[]);
@@ -111,7 +138,7 @@ fn all_tables(answer: &Answer) -> Vec<Table> {
     all
 }
 
-fn tables(found: &AccessExplained) -> Vec<Table> {
+fn tables(found: &AccessExplained, teams: &BTreeMap<String, String>) -> Vec<Table> {
     let mut grants = Table::new("MAY", &["WHAT", "WHERE", "BY ROLE", "AND BINDING", "TO"]);
     for grant in &found.grants {
         let binding = if grant.managed {
@@ -119,8 +146,11 @@ fn tables(found: &AccessExplained) -> Vec<Table> {
         } else {
             format!("{} (not of the cloud)", grant.binding)
         };
+        let binding = binding + &until(grant.expires_at.as_ref());
         let place = place(grant.namespace.as_deref());
-        grants.row([&grant.what, &place, &called(&grant.role), &binding, &grant.to]);
+        let team = grant.to.strip_prefix("team ").and_then(|id| teams.get(id));
+        let to = team.map_or_else(|| grant.to.clone(), |name| format!("team {name}"));
+        grants.row([&grant.what, &place, &called(&grant.role), &binding, &to]);
     }
     let mut refused = Table::new("REFUSED RULES", &["WHAT", "ROLE", "WHY"]);
     for rule in &found.refused {
@@ -136,20 +166,27 @@ fn tables(found: &AccessExplained) -> Vec<Table> {
         let object = format!("{} {}", event.kind, event.name);
         events.row([&object, &event.reason, &event.message]);
     }
-    let mut tables = vec![about(found)];
+    let mut tables = vec![about(found, teams)];
     let more = [grants, refused, waiting, events];
     tables.extend(more.into_iter().filter(|table| !table.is_empty()));
     tables
 }
 
-fn about(found: &AccessExplained) -> Table {
+fn about(found: &AccessExplained, teams: &BTreeMap<String, String>) -> Table {
     let mut about = Table::new("", &[]);
     if let Some(user) = &found.user {
         let name = user.name.as_deref().map(|name| format!("{name} "));
-        about.row(["User", &format!("{}{}", name.unwrap_or_default(), user.id)]);
+        let until = until(user.expires_at.as_ref());
+        about.row(["User", &format!("{}{}{until}", name.unwrap_or_default(), user.id)]);
     }
     for team in &found.teams {
-        about.row(["Team", team]);
+        match teams.get(team) {
+            Some(name) => about.row([
+                "Team",
+                &format!("{name} ({team}), in the cloud where you are logged in"),
+            ]),
+            None => about.row(["Team", team]),
+        }
     }
     if let Some(namespace) = &found.namespace {
         about.row(["Namespace", namespace]);
@@ -161,6 +198,10 @@ fn about(found: &AccessExplained) -> Table {
         about.row(["Note", note]);
     }
     about
+}
+
+fn until(end: Option<&String>) -> String {
+    end.map_or_else(String::new, |end| format!(" (until {end})"))
 }
 
 fn place(namespace: Option<&str>) -> String {

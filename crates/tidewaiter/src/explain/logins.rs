@@ -6,6 +6,7 @@ use anyhow::Result;
 use tidewaiter_agent::logins::LoginsExplained;
 
 use super::output::Table;
+use crate::ages::from_now;
 use crate::printed;
 
 const WHERE: &str = "\
@@ -26,21 +27,24 @@ pub(super) fn where_to_look() -> Result<()> {
 }
 
 pub(super) fn tables(found: &LoginsExplained) -> Vec<Table> {
-    let mut applied = Table::new("CAN LOG IN", &["NODE", "USER", "NAME", "KEY", "SINCE"]);
+    let mut applied = Table::new("CAN LOG IN", &["NODE", "NAME", "USER", "KEY", "SINCE"]);
     for row in &found.applied {
         let name = if row.name.is_empty() {
             "(no such User any more)"
         } else {
             &row.name
         };
-        applied.row([&row.node, &row.user, name, &row.fingerprint, &row.since]);
+        let end = row.expires_at.as_ref().map(|end| format!(" (until {end})"));
+        let key = row.fingerprint.clone() + &end.unwrap_or_default();
+        let since = from_now(&row.since);
+        applied.row([&row.node, name, &row.user, &key, &since]);
     }
     if found.applied.is_empty() {
         applied.row(["-", "nobody, as far as agents report", "", "", ""]);
     }
-    let mut pending = Table::new("NOT APPLIED YET", &["NODE", "USER", "NAME", "KEY", "DUE", "WHY"]);
+    let mut pending = Table::new("NOT APPLIED YET", &["NODE", "NAME", "USER", "KEY", "DUE", "WHY"]);
     for row in &found.pending {
-        pending.row([&row.node, &row.user, &row.name, &row.fingerprint, row.due, &row.why]);
+        pending.row([&row.node, &row.name, &row.user, &row.fingerprint, row.due, &row.why]);
     }
     let mut refused = Table::new("REFUSED KEYS", &["USER", "KEY", "WHY"]);
     for row in &found.refused {
@@ -52,18 +56,18 @@ pub(super) fn tables(found: &LoginsExplained) -> Vec<Table> {
             others.row([&node.node, "break-glass", "-", key]);
         }
         let until = if node.foreign_lines_until.is_empty() {
-            "-"
+            "-".to_owned()
         } else {
-            &node.foreign_lines_until
+            from_now(&node.foreign_lines_until)
         };
         for key in &node.foreign_keys {
-            others.row([&node.node, "foreign", until, key]);
+            others.row([&node.node, "foreign", &until, key]);
         }
         let unnamed = usize::try_from(node.foreign_lines)
             .unwrap_or(usize::MAX)
             .saturating_sub(node.foreign_keys.len());
         if unnamed > 0 {
-            others.row([&node.node, "foreign", until, &format!("{unnamed} more lines")]);
+            others.row([&node.node, "foreign", &until, &format!("{unnamed} more lines")]);
         }
     }
     let mut nodes = Table::new("NODES", &["NODE", "REPORT", "RESTORES", "STATE"]);

@@ -9,6 +9,7 @@ use tidewaiter_controller::explain::{
 use super::output::{Table, print};
 use super::sources::explainer;
 use crate::Failure;
+use crate::ages::from_now;
 use crate::cli::ExplainNodeArgs;
 
 /// Prints the answer. Labels that cannot be set make it fail, after it has printed everything.
@@ -50,7 +51,8 @@ fn tables(node: &NodeExplained) -> Vec<Table> {
     }
     let mut events = Table::new("EVENTS", &["LAST SEEN", "TYPE", "ON", "REASON", "MESSAGE"]);
     for event in &node.events {
-        let seen = event.last_seen.map(|time| time.to_string()).unwrap_or_default();
+        let seen = event.last_seen.map(|time| from_now(&time.to_string()));
+        let seen = seen.unwrap_or_default();
         events.row([&seen, &event.type_, &event.about, &event.reason, &event.message]);
     }
     let more = [labels(node), set, remove, foreign, rejected, conditions, events];

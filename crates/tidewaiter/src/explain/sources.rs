@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use tidewaiter_controller::explain::Explainer;
 use tidewaiter_controller::node_controller::LabelsFrom;
 use tidewaiter_identity::Identifier;
-use tidewaiter_kit::role::{WithRole, kube_config};
+use tidewaiter_kit::role::WithRole;
 use tidewaiter_kit::settings::{environment, load};
 use tidewaiter_kit::{Kit, Leadership, SystemClock, client};
 use tidewaiter_kops::Definitions;
@@ -18,7 +18,7 @@ use crate::controller::label_source::decide;
 use crate::controller::settings::ControllerSettings;
 use crate::controller::state_store::{open_store, store_options};
 use crate::controller::{Given, definitions};
-use crate::place::config;
+use crate::place::{api_server, config};
 
 /// Prepares an explanation. No request is sent yet, except to find the region or project, and for the version of kOps.
 pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Result<Explainer> {
@@ -29,7 +29,7 @@ pub(super) async fn explainer(sources: &ExplainSources, from_cloud: bool) -> Res
     let (WithRole { role, own: settings }, origins) = (settings.values, settings.origins);
     // Without a state store nothing is compared.
     let (mut node_names, mut policy) = (settings.node_names, settings.policy(LabelsFrom::AsRecorded));
-    let cluster = kube_config(role.kubeconfig.as_deref(), None).await?;
+    let cluster = api_server(role.kubeconfig.as_deref(), sources.context.as_deref()).await?;
     let (definitions, cloud) = match config(&sources.place)? {
         None => (None, None),
         Some(config) => {

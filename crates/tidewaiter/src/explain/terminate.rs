@@ -13,7 +13,7 @@ use crate::upgrade::reader;
 /// # Errors
 /// When something is, or the API server does not say it.
 pub(super) async fn explain(args: &ExplainTerminateArgs) -> Result<()> {
-    let (client, _) = reader(args.kubeconfig.as_deref()).await?;
+    let (client, _) = reader(&args.cluster).await?;
     match read(client).await? {
         Some(progress) => bail!("{}", progress.remedy()),
         None => print("nobody requests that what the coordinator manages is removed\n"),

@@ -12,8 +12,8 @@ use tidewaiter_api::NodeName;
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_coordinator::controllers::upgrade::{
-    CONTROL_PLANE_NAMESPACE, CONTROL_PLANE_PODS, ComponentPod, NodePods, Question, UpgradeNode, list_reports, observed,
-    read_health, requires_health,
+    AgentReports, CONTROL_PLANE_NAMESPACE, CONTROL_PLANE_PODS, ComponentPod, NodePods, Question, UpgradeNode,
+    list_reports, observed, read_health, requires_health,
 };
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::client::optional;
@@ -32,6 +32,8 @@ pub(super) struct SeenUpgrade {
     api_server: Version,
     health: Health,
     left: BTreeMap<NodeName, Vec<RemainingPod>>,
+    /// None if the reports could not be read.
+    agents: Option<AgentReports>,
 }
 
 /// There is no upgrade of the requested name.
@@ -56,10 +58,7 @@ impl Error for NotFound {}
 
 /// Reads the upgrade of this name. Fails with [`NotFound`] if there is none.
 pub(super) async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade> {
-    let api = Api::<Guarded<ClusterUpgrade>>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
-    let listed = read(optional(list_all(&api).await), "ClusterUpgrades")?;
-    let listed = listed.context("the cluster has no definition of ClusterUpgrades: apply deploy/crds/coordinator")?;
-    let objects: Vec<ClusterUpgrade> = listed.0;
+    let objects = list(client).await?;
     let upgrades: Vec<Upgrade> = objects.iter().map(form::read).collect();
     let found = objects
         .into_iter()
@@ -73,6 +72,26 @@ pub(super) async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenU
         let asked = name.to_owned();
         return Err(NotFound { asked, known }.into());
     };
+    look(client, object, upgrades).await
+}
+
+/// Reads what would be decided about an upgrade that is not created yet. One of its name is ignored.
+pub(super) async fn look_ahead_at_upgrade(client: &Client, object: ClusterUpgrade) -> Result<SeenUpgrade> {
+    let mut objects = list(client).await?;
+    objects.retain(|other| other.metadata.name != object.metadata.name);
+    let upgrades = objects.iter().chain([&object]).map(form::read).collect();
+    look(client, object, upgrades).await
+}
+
+async fn list(client: &Client) -> Result<Vec<ClusterUpgrade>> {
+    let api = Api::<Guarded<ClusterUpgrade>>::namespaced(client.clone(), CONTAINERSHIP_NAMESPACE);
+    let listed = read(optional(list_all(&api).await), "ClusterUpgrades")?;
+    let listed = listed.context("the cluster has no definition of ClusterUpgrades: apply deploy/crds/coordinator")?;
+    Ok(listed.0)
+}
+
+/// Reads everything that the decisions about `object`, one of `upgrades`, depend on.
+async fn look(client: &Client, object: ClusterUpgrade, upgrades: Vec<Upgrade>) -> Result<SeenUpgrade> {
     let nodes: Vec<UpgradeNode> = all(Api::all(client.clone()), "Nodes").await?;
     let pods = Api::<Guarded<ComponentPod>>::namespaced(client.clone(), CONTROL_PLANE_NAMESPACE);
     let components = control_plane(&pods).await?;
@@ -94,9 +113,10 @@ pub(super) async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenU
     let agents = match list_reports(client).await {
         Err(error) if question.all || !question.in_progress.is_empty() => read(Err(error), "the NodeReports")?,
         // It is only warned of.
-        agents => agents.unwrap_or_default(),
+        agents => agents.ok(),
     };
-    let mut nodes = observed(&nodes, &components, &agents, form::id(&object));
+    let reports = agents.clone().unwrap_or_default();
+    let mut nodes = observed(&nodes, &components, &reports, form::id(&object));
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(SeenUpgrade {
         upgrade: form::read(&object),
@@ -108,11 +128,19 @@ pub(super) async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenU
             .context("the version of the API server is not valid")?,
         health,
         left: pods.left,
+        agents,
         object,
     })
 }
 
 impl SeenUpgrade {
+    /// Returns true if it has nodes, and the agent of none of them reports upgrades.
+    pub(super) fn lacks_agents(&self, outlook: &Outlook) -> bool {
+        let nodes = &outlook.nodes;
+        let lacks = |agents: &AgentReports| nodes.iter().all(|node| agents.is_silent(&node.name));
+        !nodes.is_empty() && self.agents.as_ref().is_some_and(lacks)
+    }
+
     /// The upgrade in words, at this time.
     pub(super) fn outlook(&self, now: Timestamp) -> Outlook {
         outlook(&Observation {

@@ -18,7 +18,7 @@ use tidewaiter_kit::{Chain, Clock};
 use super::look::{NotFound, SeenUpgrade, look_at_upgrade};
 use super::news::{ending, is_over, news};
 use super::{reader, summary};
-use crate::cli::UpgradePlace;
+use crate::cli::UpgradeWatchArgs;
 use crate::cloud::print;
 use crate::live::View;
 use crate::validate::signals::{Interrupts as _, Signals};
@@ -40,12 +40,12 @@ const FAILED: u8 = 3;
 const MAX_SHOWN: usize = 15;
 
 /// Follows the upgrade, and returns the exit code of its end.
-pub(super) async fn watch(place: &UpgradePlace) -> Result<ExitCode> {
+pub(super) async fn watch(args: &UpgradeWatchArgs) -> Result<ExitCode> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let (client, clock) = tokio::select! {
         biased;
         interrupt = signals.next() => return Ok(ExitCode::from(interrupt.code())),
-        reached = reader(place.kubeconfig.as_deref()) => reached?,
+        reached = reader(&args.place.cluster) => reached?,
     };
     let variables = environment();
     let term = variables
@@ -60,7 +60,7 @@ pub(super) async fn watch(place: &UpgradePlace) -> Result<ExitCode> {
     let followed = tokio::select! {
         biased;
         interrupt = signals.next() => Ok(ExitCode::from(interrupt.code())),
-        ended = follow(&client, &place.name, &*clock, &mut screen) => ended,
+        ended = follow(&client, &args.name, &*clock, &mut screen) => ended,
     };
     screen.clear();
     let code = followed?;

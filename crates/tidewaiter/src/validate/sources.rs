@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use tidewaiter_kit::role::{WithRole, kube_config};
+use tidewaiter_kit::role::{WithRole, kube_config, kube_config_in};
 use tidewaiter_kit::settings::{environment, load};
 use tidewaiter_kit::{Kit, Leadership, SystemClock, client};
 use tidewaiter_kops::StateUrl;
@@ -44,9 +44,13 @@ pub(super) async fn open(args: &ValidateArgs) -> Result<Targets> {
         warnings: Vec::new(),
     };
     let cluster = given.config.cluster_name.clone();
-    let server = kube_config(role.kubeconfig.as_deref(), Some(cluster.as_str())).await;
-    let server =
-        server.context("no kubeconfig for the API server: use --kubeconfig with a file from kops export kubeconfig")?;
+    let kubeconfig = role.kubeconfig.as_deref();
+    let server = match &args.context {
+        Some(context) => kube_config_in(kubeconfig, context).await?,
+        None => kube_config(kubeconfig, Some(cluster.as_str()))
+            .await
+            .context("no kubeconfig for the API server: use --kubeconfig with a file from kops export kubeconfig")?,
+    };
     let opened = open_store(&given, store_options(&given, &kit)?)?;
     let definitions = definitions(&given.config, &given.settings, opened, &kit)?;
     let store = given.config.config_base.clone();

@@ -41,6 +41,8 @@ async fn who_can_log_in_where_is_told() {
         "REFUSED KEYS",
         &id(2),
         "NODES",
+        // Since when.
+        "s ago",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -50,6 +52,8 @@ async fn who_can_log_in_where_is_told() {
     assert!(ok, "{text}");
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(answer["logins"]["applied"][0]["node"], agent.node.as_str());
+    let since = answer["logins"]["applied"][0]["since"].as_str().unwrap();
+    assert!(since.starts_with("20") && since.ends_with('Z'), "{since}");
     assert_eq!(answer["logins"]["pending"][0]["node"], silent.as_str());
     assert_eq!(answer["logins"]["pending"][0]["due"], "add");
     let (ok, text) = explain(&world, &["--node", "nowhere"]).await;

@@ -195,6 +195,10 @@ async fn one_wrong_document_and_nothing_is_asked_or_changed() {
             "kind: ClusterLabel\nspec: {key: cluster.containership.io/a, keey: a}\n",
             &["spec", "keey"],
         ),
+        (
+            "kind: User\nspec: {name: a, emial: a@example.com, password: hunter2hunter2}\n",
+            &["spec: emial: is not a field of a user", "nearest known field is email"],
+        ),
         ("kind: Rolle\nspec: {}\n", &["\"Rolle\"", "Role"]),
         ("kind: Role\nspeck: {}\n", &["spec is missing"]),
         ("kind: Role\nspec: {}\nname: a\n", &["\"name\"", "spec"]),
@@ -303,6 +307,28 @@ async fn a_text_that_yaml_reads_as_another_type_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
+async fn several_files_and_the_standard_input_are_applied_together() {
+    let person = Person::logged_in().await;
+    let label = |key: &str| format!("kind: ClusterLabel\nspec: {{key: cluster.containership.io/{key}, value: a}}\n");
+    person.file("folder/b.yaml", &label("b"));
+    let (file, folder) = (person.file("a.yaml", &label("a")), person.path("folder"));
+    let folder = folder.to_str().unwrap();
+    let apply = ["cloud", "apply", "-f", &file, "-f", folder, "-f", "-"];
+    let out = person.run_fed(&apply, &label("c")).await.well();
+    assert!(out.contains("3 to create"), "{out}");
+    assert_eq!(person.cloud.writes().len(), 3);
+    let ran = person.run_fed(&apply, "kind: Rolle\n").await;
+    ran.refused(1, &["the standard input (document 1)", "Rolle"]);
+    person.file("empty/notes.txt", "");
+    let empty = person.path("empty");
+    let diff = ["cloud", "diff", "-f", &file, "-f", empty.to_str().unwrap()];
+    person.run(&diff).await.refused(2, &["empty contains no .yaml"]);
+    let create = ["cloud", "create", "cluster", "-f", "-", "-o", "name"];
+    let made = person.run_fed(&create, "name: staging\n").await.well();
+    assert!(made.starts_with("Cluster/"), "{made}");
+}
+
+#[tokio::test]
 async fn all_invalid_documents_are_reported_at_once() {
     let person = Person::logged_in().await;
     let folder = folder(&person);
@@ -371,6 +397,49 @@ async fn a_name_that_nothing_has_or_two_have_changes_nothing() {
     let file = person.file("a.yaml", &text);
     person.run(&["cloud", "apply", "-f", &file]).await.well();
     assert_eq!(person.cloud.list(&of_cluster("labels"))[0]["value"], "b");
+}
+
+#[tokio::test]
+async fn a_missing_version_or_permission_is_found_before_the_first_change() {
+    let person = Person::logged_in().await;
+    let plugin = |version: &str| {
+        format!(
+            "kind: Role\nspec: {{name: a, rules: []}}\n---\nkind: Plugin\nspec: {{type: logs, implementation: fluentd, version: {version}}}\n"
+        )
+    };
+    let file = person.file("a.yaml", &plugin("1.0.0"));
+    let apply = ["cloud", "apply", "-f", &file];
+    let refused = async |words: &[&str]| {
+        person
+            .run(&apply)
+            .await
+            .refused(1, &[&["nothing was changed"][..], words].concat());
+        assert!(person.cloud.writes().is_empty());
+    };
+    refused(&[
+        "Plugin logs fluentd: the version 1.0.0 is not in the catalogue",
+        "catalogue list",
+    ])
+    .await;
+    let versions = "plugins/logs/implementations/fluentd/versions";
+    let version = |version: &str, disabled: bool| json!({"id": version, "version": version, "disabled": disabled});
+    person.cloud.put(versions, vec![version("1.0.0", true)]);
+    refused(&["the version 1.0.0 is disabled"]).await;
+    person.cloud.put(versions, vec![version("1.0.0", false)]);
+    person.cloud.has_role("member");
+    let admin = "requires the role admin, and yours is member: ask an owner";
+    refused(&[&format!("Role a {admin}"), &format!("Plugin logs fluentd {admin}")]).await;
+    person.cloud.has_role("admin");
+    person.run(&apply).await.well();
+    // So is that of a change; a dry run asks for neither.
+    person.cloud.writes();
+    person.file("a.yaml", &plugin("2.0.0"));
+    refused(&["the version 2.0.0 is not in the catalogue"]).await;
+    person.run(&[&apply[..], &["--dry-run"]].concat()).await.well();
+    person.cloud.has_role("member");
+    let label = "kind: ClusterLabel\nspec: {key: cluster.containership.io/zone, value: a}\n";
+    person.file("a.yaml", label);
+    person.run(&apply).await.well();
 }
 
 #[tokio::test]

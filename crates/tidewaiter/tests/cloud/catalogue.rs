@@ -81,3 +81,27 @@ async fn nothing_remains_of_a_version_whose_manifests_are_refused() {
     assert_eq!(writes(), [put, refused]);
     assert_eq!(person.cloud.list(VERSIONS).len(), 1);
 }
+
+#[tokio::test]
+async fn manifests_may_be_several_files_or_the_standard_input() {
+    let person = Person::logged_in().await;
+    let object = |name: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n");
+    person.file("folder/a.yaml", &object("a"));
+    person.file(
+        "folder/b.json",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}",
+    );
+    let folder = person.path("folder");
+    let add = ["cloud", "catalogue", "add", "logs", "fluentd", "1.0.0", "-f"];
+    let add = [&add[..], &[folder.to_str().unwrap(), "-f", "-"]].concat();
+    person.run_fed(&add, &object("c")).await.well();
+    let writes = person.cloud.writes();
+    let sent = writes.iter().find(|seen| seen.line.ends_with("/manifests")).unwrap();
+    let group = sent.body["manifests"][0].as_array().unwrap();
+    let names: Vec<_> = group.iter().map(|object| &object["metadata"]["name"]).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    person
+        .run_fed(&add, "- 1\n")
+        .await
+        .refused(1, &["the standard input", "document 1 has no apiVersion"]);
+}

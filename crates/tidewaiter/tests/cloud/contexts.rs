@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use http::StatusCode;
+use tidewaiter_testkit::ConnectProxy;
 
 use crate::world::{CLUSTER, ORGANIZATION, PASSWORD, Person, TOKEN};
 
@@ -25,9 +26,14 @@ async fn a_login_is_remembered_where_its_owner_alone_may_read() {
         "nothing else is left"
     );
     let out = person.run(&["cloud", "whoami"]).await.well();
-    for word in ["alice@example.com", "acme", "owner", "2027-01-15T08:00:00Z"] {
+    for word in ["alice@example.com", "acme", "owner", ORGANIZATION] {
         assert!(out.contains(word), "{word} in {out}");
     }
+    let wide = person.run(&["cloud", "whoami", "-o", "wide"]).await.well();
+    assert!(
+        wide.contains("2027-01-15T08:00:00Z") && !out.contains("2027"),
+        "{wide}{out}"
+    );
     assert_eq!(
         person.run(&["cloud", "whoami", "-o", "name"]).await.well(),
         "alice@example.com\n"
@@ -158,6 +164,10 @@ async fn contexts_are_listed_and_changed() {
         out.lines().nth(1).unwrap().starts_with('*') && out.contains("production"),
         "{out}"
     );
+    let list = ["cloud", "context", "list", "-o"];
+    let named = async |format| person.run(&[&list[..], &[format]].concat()).await.well();
+    assert_eq!(named("name").await, "Context/test\n");
+    assert_eq!(named("jsonpath={[*].email}").await, "alice@example.com");
     person
         .run(&["cloud", "context", "use", "nowhere"])
         .await
@@ -236,16 +246,56 @@ async fn a_token_does_not_go_in_plain_text_to_another_host() {
     ran.refused(1, &["plain HTTP", "https://"]);
 }
 
-#[tokio::test]
-async fn a_server_that_is_away_is_said_within_seconds() {
-    let person = Person::logged_in().await;
+/// The context has this server from now on.
+fn moved(person: &Person, url: &str) {
     let text = fs::read_to_string(person.contexts()).unwrap();
-    let closed = format!("http://127.0.0.1:{}", tidewaiter_testkit::free_port());
     let path = person.contexts();
     person.file(
         path.strip_prefix(person.home.path()).unwrap().to_str().unwrap(),
-        &text.replace(&person.cloud.url, &closed),
+        &text.replace(&person.cloud.url, url),
     );
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_and_a_port_without_tls_name_the_remedy() {
+    let person = Person::new().await;
+    let plain = person.cloud.url.replace("http://", "https://");
+    let server = ConnectProxy::start_with_tls(([127, 0, 0, 1], 1).into()).await;
+    let untrusted = format!("https://{}", server.address());
+    let password = [("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)];
+    for (url, remedy) in [
+        (&plain, "without TLS: correct the port"),
+        (&untrusted, "--ca-file FILE"),
+    ] {
+        let login = ["cloud", "login", "--server", url, "alice@example.com"];
+        let ran = person.run_with(&login, &password).await;
+        ran.refused(1, &["cannot log in to", url, remedy]);
+    }
+    // So does a login that was made before.
+    let person = Person::logged_in().await;
+    moved(&person, &untrusted);
+    let ran = person.run(&["cloud", "get", "users"]).await;
+    ran.refused(1, &["certificate of the server is not trusted", "--ca-file FILE"]);
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_does_not_exist_names_the_remedy() {
+    let person = Person::new().await;
+    let plan = ["upgrade", "plan", "u"];
+    let ran = person.run_with(&plan, &[("KUBECONFIG", "/nowhere")]).await;
+    ran.refused(
+        1,
+        &["KUBECONFIG is \"/nowhere\", and there is no such file", "--kubeconfig"],
+    );
+    let ran = person.run(&plan).await;
+    ran.refused(1, &["no cluster to work in: use --kubeconfig FILE or KUBECONFIG"]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_said_within_seconds() {
+    let person = Person::logged_in().await;
+    let closed = format!("http://127.0.0.1:{}", tidewaiter_testkit::free_port());
+    moved(&person, &closed);
     let ran = tokio::time::timeout(Duration::from_mins(1), person.run(&["cloud", "whoami"]))
         .await
         .unwrap();
@@ -262,4 +312,21 @@ async fn a_login_is_tried_once_because_the_server_counts() {
         .await;
     ran.refused(1, &["503", "not now"]);
     assert_eq!(person.cloud.logins(), 1);
+}
+
+#[tokio::test]
+async fn the_version_of_a_part_that_does_not_answer_is_unknown() {
+    let person = Person::new().await;
+    let own = env!("CARGO_PKG_VERSION");
+    let client = person.run(&["version", "--client", "-o", "json"]).await.well();
+    assert_eq!(
+        client.split_whitespace().collect::<String>(),
+        format!("{{\"client\":\"{own}\",\"programs\":[]}}")
+    );
+    let all = person.run(&["version"]).await.well();
+    assert!(
+        all.contains(own) && all.contains("unknown: you are not logged in"),
+        "{all}"
+    );
+    assert_eq!(all.matches("unknown: ").count(), 2, "{all}");
 }

@@ -197,11 +197,8 @@ async fn an_operator_types_the_pages_on_upgrades_and_signatures() {
 
     let described = newcomer.types_all("tidewaiter cloud describe cluster production").await;
     let cluster = id(&described);
-    for (file, commands) in [
-        ("policy: {drain: true", "tidewaiter cloud pause-upgrade"),
-        ("policy: {paused: true}", "tidewaiter cloud sign-script"),
-    ] {
-        person.file("upgrade.yaml", block_of(&upgrades, file));
+    person.file("upgrade.yaml", block_of(&upgrades, "policy: {drain: true"));
+    for commands in ["tidewaiter cloud pause-upgrade", "tidewaiter cloud sign-script"] {
         let (create, rest) = block_of(&upgrades, commands).split_once('\n').unwrap();
         let upgrade = newcomer.types_all(create).await;
         let rest = rest.replace("UPGRADE_ID", id(&upgrade)).replace("CLUSTER_ID", cluster);

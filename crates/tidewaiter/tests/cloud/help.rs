@@ -15,7 +15,7 @@ async fn a_command_offers_the_parents_that_it_uses_and_no_others() {
     let person = Person::new().await;
     for (commands, offered) in [
         (
-            &["whoami", "tokens list", "catalogue add", "operators remove"][..],
+            &["whoami", "tokens list", "catalogue add", "operators remove", "offboard"][..],
             &PARENTS[..1],
         ),
         (
@@ -82,4 +82,24 @@ async fn the_commands_for_scripts_say_what_comes_next() {
             assert!(help.contains(words), "{command}: no {words} in {help}");
         }
     }
+}
+
+/// The server's commands are apart from those of its clients, and an example shows how to begin.
+#[tokio::test]
+async fn the_commands_are_listed_in_groups_and_each_has_an_example() {
+    let person = Person::new().await;
+    let out = person.run(&["cloud", "--help"]).await.well();
+    let server = out.split("Server (on its machine):\n").nth(1).unwrap();
+    let (server, rest) = server.split_once("\n\n").unwrap();
+    let names: Vec<&str> = server
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(names, ["init", "serve", "backup", "restore", "keys"]);
+    assert!(
+        rest.starts_with("Options:\n") && out.contains("Catalogue of plugins:\n"),
+        "{out}"
+    );
+    let out = help(&person, "get").await;
+    assert!(out.contains("Examples:\n  tidewaiter cloud get users\n"), "{out}");
 }

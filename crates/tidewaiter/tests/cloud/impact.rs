@@ -46,6 +46,50 @@ Access in cluster staging:
   + team developers: get pods,services in namespace dev
 ";
 
+#[tokio::test]
+async fn a_deletion_shows_the_bindings_that_go_with_it_and_who_loses_what() {
+    let person = person().await;
+    let label = json!({"id": ALICE, "key": "cluster.containership.io/zone", "value": "a"});
+    person.cloud.put(&of_cluster("labels"), vec![label]);
+    let team = json!({"id": STAGING, "name": "developers", "description": "", "user_ids": [ALICE]});
+    person.cloud.put(&of_organization("teams"), vec![team]);
+    let mut bindings = person.cloud.list(&of_organization("role-bindings"));
+    bindings.push(
+        json!({"id": VIEWER, "type": "TeamBinding", "user_id": null, "team_id": STAGING, "authorization_role_id": VIEWER,
+        "cluster_id": null, "namespace": "dev"}),
+    );
+    person.cloud.put(&of_organization("role-bindings"), bindings);
+    let by_team = "- RoleBinding viewer for developers in namespace dev (";
+    let by_user = "- RoleBinding viewer for alice@example.com in cluster production (";
+    for (words, shown, hidden) in [
+        (
+            ["team", "developers"],
+            &[by_team, "  - team developers: get"][..],
+            by_user,
+        ),
+        (
+            ["user", "alice@example.com"],
+            &[by_user, "  - user alice@example.com: get"],
+            by_team,
+        ),
+        (
+            ["cluster", "production"],
+            &[by_user, "With it go: labels (1)\n"],
+            by_team,
+        ),
+    ] {
+        let ran = person.run(&[&["cloud", "delete"][..], &words].concat()).await;
+        ran.refused(1, &["no terminal to confirm", "--yes"]);
+        for line in shown {
+            assert!(ran.out.contains(line), "{words:?}: {line} in {}", ran.out);
+        }
+        assert!(!ran.out.contains(hidden), "{words:?}: {}", ran.out);
+    }
+    assert!(person.cloud.writes().is_empty());
+    let ran = person.run(&["cloud", "delete", "team", "developers", "--yes"]).await;
+    assert!(!ran.well().contains("RoleBinding"));
+}
+
 /// The order within a subject is of no importance.
 fn lines(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();

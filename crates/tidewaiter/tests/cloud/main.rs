@@ -4,13 +4,16 @@
 
 mod actions;
 mod apply;
+mod attach;
 mod catalogue;
+mod completion;
 mod contexts;
 mod credential;
 mod documented;
 mod help;
 mod impact;
 mod objects;
+mod offboard;
 mod prune;
 mod real;
 mod sign;

@@ -22,8 +22,20 @@ async fn lists_are_printed_for_people_and_programs_without_secrets() {
     person.cloud.put(&of_organization("registries"), vec![registry()]);
     let out = person.run(&["cloud", "get", "registries"]).await.well();
     assert!(
-        out.starts_with("ID") && out.contains("quay.io") && out.contains("pulls\\u{1b}[2J"),
+        out.starts_with("SERVERADDRESS") && out.contains("quay.io") && out.contains("pulls\\u{1b}[2J"),
         "{out}"
+    );
+    assert!(!out.contains(REGISTRY), "{out}");
+    let out = person.run(&["cloud", "get", "registries", "-o", "wide"]).await.well();
+    assert!(out.contains("ID\n") && out.contains(REGISTRY), "{out}");
+    let template = "jsonpath={[*].serveraddress} {[0].credentials}";
+    let out = person.run(&["cloud", "get", "registries", "-o", template]).await.well();
+    assert_eq!(out, "quay.io ");
+    let refused = person.run(&["cloud", "get", "registries", "-o", "jsonpath={.a"]).await;
+    assert!(
+        refused.code == 2 && refused.err.contains("a { has no }"),
+        "{}",
+        refused.err
     );
     let out = person.run(&["cloud", "get", "registry", "-o", "name"]).await.well();
     assert_eq!(out, format!("Registry/{REGISTRY}\n"));
@@ -154,6 +166,98 @@ async fn a_cluster_is_attached_and_its_key_is_printed_once() {
 }
 
 #[tokio::test]
+async fn flags_take_the_place_of_a_file() {
+    let person = Person::logged_in().await;
+    let password = person.file("new", "hunter2-bobs-password\n");
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5";
+    let public = person.file("key.pub", &format!("{key}\n"));
+    for (words, list, fields) in [
+        (
+            &[
+                "user",
+                "--name",
+                "Bob",
+                "--email",
+                "bob@example.com",
+                "--role",
+                "member",
+                "--password-file",
+                &password,
+            ][..],
+            "/users",
+            json!({"name": "Bob", "email": "bob@example.com", "role": "member", "password": "hunter2-bobs-password"}),
+        ),
+        (
+            &["ssh-key", "--name", "laptop", "--key-file", &public],
+            "/v3/account/ssh_keys",
+            json!({"name": "laptop", "key": key}),
+        ),
+        (
+            &["team", "--name", "developers", "--member", "alice@example.com"],
+            "/teams",
+            json!({"name": "developers", "user_ids": [ALICE]}),
+        ),
+        (
+            &[
+                "registry",
+                "--address",
+                "quay.io",
+                "--provider",
+                "quay",
+                "--username",
+                "u",
+                "--password-file",
+                &password,
+            ],
+            "/registries",
+            json!({"serveraddress": "quay.io", "provider": "quay",
+                "credentials": {"username": "u", "password": "hunter2-bobs-password"}}),
+        ),
+    ] {
+        person.run(&[&["cloud", "create"][..], words].concat()).await.well();
+        let writes = person.cloud.writes();
+        assert!(writes.len() == 1 && writes[0].line.ends_with(list), "{writes:?}");
+        for (field, value) in fields.as_object().unwrap() {
+            assert_eq!(&writes[0].body[field], value, "{field}");
+        }
+    }
+    for (words, said) in [
+        ("team --email a@example.com", "--email has no meaning for teams"),
+        ("role --name a", "--name has no meaning for roles"),
+        ("user --email a@example.com", "the flags: spec: name"),
+        ("user", "no fields are given: use -f FILE"),
+        (&format!("team --name a -f {password}"), "use either"),
+        ("team --name a --start", "--start has no meaning for teams"),
+    ] {
+        let words: Vec<&str> = ["cloud", "create"].into_iter().chain(words.split(' ')).collect();
+        person.run(&words).await.refused(1, &[said]);
+    }
+    assert!(person.cloud.writes().is_empty());
+}
+
+#[tokio::test]
+async fn an_upgrade_is_created_paused_unless_it_is_to_start() {
+    let person = Person::logged_in().await;
+    for (policy, flags, expected) in [
+        ("", &["--start"][..], Value::Null),
+        ("", &[], json!({"paused": true})),
+        (", policy: {canary: 1}", &[], json!({"canary": 1, "paused": true})),
+    ] {
+        let text = format!("{{type: kubernetes, targetVersion: v1.36.3, nodeTimeoutSeconds: 900{policy}}}");
+        let file = person.file("upgrade.yaml", &text);
+        let create = ["cloud", "create", "upgrade", "-f", &file];
+        let ran = person.run(&[&create[..], flags].concat()).await;
+        let says_how = ran
+            .err
+            .contains("begin it with tidewaiter cloud resume-upgrade aaaaaaaa-");
+        assert_eq!(says_how, flags.is_empty(), "{}", ran.err);
+        ran.well();
+        let writes = person.cloud.writes();
+        assert_eq!((writes.len(), &writes[0].body["policy"]), (1, &expected));
+    }
+}
+
+#[tokio::test]
 async fn a_document_that_names_others_is_made_with_their_ids() {
     let person = Person::logged_in().await;
     person.cloud.put(
@@ -263,10 +367,95 @@ async fn ssh_keys_are_ones_own_unless_a_user_is_named() {
 }
 
 #[tokio::test]
-async fn the_audit_is_listed() {
+async fn a_table_has_names_and_ages_and_a_wide_one_ids_and_times() {
     let person = Person::logged_in().await;
-    let row = json!({"id": 7, "at": "2026-01-01T00:00:00Z", "actor": "user:x", "action": "create", "kind": "role", "object_id": REGISTRY});
-    person.cloud.put(&of_organization("audit"), vec![row]);
+    let [role, team] = [REGISTRY, "55555555-5555-4555-8555-555555555555"];
+    person
+        .cloud
+        .put(&of_organization("roles"), vec![json!({"id": role, "name": "viewer"})]);
+    let binding = |subject: &str, id: &str| {
+        let mut binding = json!({"id": role, "created_at": "1767225600000", "authorization_role_id": role,
+            "user_id": null, "team_id": null, "cluster_id": CLUSTER, "namespace": "dev"});
+        binding[subject] = id.into();
+        binding
+    };
+    let bindings = vec![binding("user_id", ALICE), binding("team_id", team)];
+    person.cloud.put(&of_organization("role-bindings"), bindings);
+    let get = ["cloud", "get", "role-bindings"];
+    let out = person.run(&get).await.well();
+    let lines: Vec<&str> = out.lines().collect();
+    let header: Vec<&str> = lines[0].split_whitespace().collect();
+    assert_eq!(header, ["TYPE", "ROLE", "USER", "TEAM", "CLUSTER", "NAMESPACE", "AGE"]);
+    for word in ["viewer", "alice@example.com", "production", "dev"] {
+        assert!(lines[1].contains(word), "{word}: {out}");
+    }
+    // The cloud does not list the team.
+    assert!(
+        lines[2].contains(team) && !out.contains(CLUSTER) && !out.contains("2026-01-01"),
+        "{out}"
+    );
+    let age = lines[1].split_whitespace().last().unwrap();
+    assert!(age.ends_with(['d', 'h', 'y']), "{out}");
+
+    let wide = person.run(&[&get[..], &["-o", "wide"]].concat()).await.well();
+    for word in [
+        &*format!("alice@example.com ({ALICE})"),
+        "2026-01-01T00:00:00Z",
+        "CREATED AT",
+        "ID\n",
+    ] {
+        assert!(wide.contains(word), "{word}: {wide}");
+    }
+    // A user who may not list the others sees their ids.
+    let users = format!("GET /v3/{}", of_organization("users"));
+    person.cloud.refuse(&users, StatusCode::FORBIDDEN);
+    let out = person.run(&get).await.well();
+    assert!(out.contains(ALICE) && out.contains("viewer"), "{out}");
+}
+
+#[tokio::test]
+async fn the_audit_is_listed_with_names() {
+    let person = Person::logged_in().await;
+    let row = |id: u32, actor: &str, action: &str, kind: &str, object: &str| {
+        json!({"id": id, "at": "2026-01-01T00:00:00Z", "actor": actor, "action": action, "kind": kind,
+            "object_id": object, "cluster_id": "", "before": null, "after": null})
+    };
+    let user = format!("user:{ALICE}");
+    let mut deleted = row(7, &user, "delete", "roles", REGISTRY);
+    deleted["before"] = json!({"name": "viewer"});
+    let rows = vec![
+        deleted,
+        row(6, &user, "update", "roles", REGISTRY),
+        row(5, &format!("cluster:{CLUSTER}"), "update", "clusters", CLUSTER),
+        row(4, &user, "create", "memberships", &format!("{ORGANIZATION}.{ALICE}")),
+        row(3, "system", "create", "tokens", "other"),
+    ];
+    person.cloud.put(&of_organization("audit"), rows);
     let out = person.run(&["cloud", "audit", "--limit", "5"]).await.well();
-    assert!(out.starts_with("ID") && out.contains("user:x"), "{out}");
+    let lines: Vec<Vec<&str>> = out
+        .lines()
+        .map(|line| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .collect()
+        })
+        .collect();
+    assert_eq!(lines[0], ["AT", "BY", "ACTION", "KIND", "OBJECT"]);
+    for (line, expected) in lines[1..].iter().zip([
+        ["alice@example.com", "delete", "roles", "viewer"],
+        ["alice@example.com", "update", "roles", "viewer"],
+        ["cluster production", "update", "clusters", "production"],
+        ["alice@example.com", "create", "memberships", "alice@example.com"],
+        ["system", "create", "tokens", "other"],
+    ]) {
+        assert!(line[0].ends_with(" ago"), "{out}");
+        assert_eq!(line[1..], expected, "{out}");
+    }
+    let wide = person.run(&["cloud", "audit", "-o", "wide"]).await.well();
+    for word in ["2026-01-01T00:00:00Z", REGISTRY, ALICE, "ID\n", "7\n"] {
+        assert!(wide.contains(word), "{word}: {wide}");
+    }
+    let json = person.run(&["cloud", "audit", "-o", "json"]).await.well();
+    assert!(json.contains(&user) && !json.contains("alice@example.com"), "{json}");
 }

@@ -135,6 +135,29 @@ async fn the_folder_of_examples_can_be_applied() {
     }
 }
 
+/// The versions of all parts, of which the cluster has the image with which it was attached.
+async fn versions(real: &Real, kubeconfig: &str) {
+    let own = env!("CARGO_PKG_VERSION");
+    let version = ["version", "--kubeconfig", kubeconfig];
+    let json = real.person.run(&[&version[..], &["-o", "json"]].concat()).await.well();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["client"], &json["server"]["version"]),
+        (&json!(own), &json!(own))
+    );
+    let kubernetes = json["cluster"]["version"].as_str().unwrap();
+    assert!(kubernetes.starts_with("v1."), "{json}");
+    let program = json!({"namespace": "containership-core", "name": "tidewaiter-coordinator", "image": "registry.test/tidewaiter:1"});
+    assert_eq!(json["programs"], json!([program]));
+    let table = real.person.run(&version).await.well();
+    for word in [own, kubernetes, "containership-core/tidewaiter-coordinator"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+    // Nobody learns the version who is not logged in.
+    let answer = reqwest::get(format!("{}/v3/account", real.url)).await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.headers().get("server")), (401, None));
+}
+
 #[tokio::test]
 async fn one_command_attaches_a_cluster_and_may_be_repeated() {
     let real = real().await;
@@ -178,6 +201,8 @@ async fn one_command_attaches_a_cluster_and_may_be_repeated() {
         let secret = secrets.get("tidewaiter-coordinator-cloud").await.unwrap();
         keys.push(String::from_utf8(secret.data.unwrap()["api-key"].0.clone()).unwrap());
     }
+    let kubeconfig = cluster.kubeconfig(&Identity::Admin);
+    versions(&real, kubeconfig.to_str().unwrap()).await;
     // A reader that ended has applied nothing.
     let mut ended = person.command(&attach);
     let mut ended = ended.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

@@ -14,6 +14,7 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
 use tidewaiter_kit::settings::environment;
 use tidewaiter_testkit::Scratch;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
@@ -42,6 +43,8 @@ struct Kept {
     logins: u32,
     /// Requests that begin so are refused.
     refused: Option<(String, StatusCode)>,
+    /// The role that Alice is said to have; by default, she is an owner.
+    role: Option<&'static str>,
 }
 
 /// A cloud in memory: lists, items, entity tags, merge patches. It believes everything.
@@ -96,6 +99,11 @@ impl Cloud {
     /// Refuses what begins so, as `DELETE /v3/…`.
     pub fn refuse(&self, begin: &str, status: StatusCode) {
         self.kept().refused = Some((begin.to_owned(), status));
+    }
+
+    /// Says that Alice has this role.
+    pub fn has_role(&self, role: &'static str) {
+        self.kept().role = Some(role);
     }
 
     /// Returns the requests since the last call, without logins.
@@ -201,9 +209,10 @@ fn authorized(kept: &mut Kept, method: &Method, path: &str, headers: &HeaderMap,
         );
     }
     if path == "/v3/authenticate" {
+        let role = kept.role.unwrap_or("owner");
         return good(
             StatusCode::OK,
-            &json!({"exp": 1_800_000_000, "organizations": [{"id": ORGANIZATION, "role": "owner"}]}),
+            &json!({"exp": 1_800_000_000, "organizations": [{"id": ORGANIZATION, "role": role}]}),
         );
     }
     if path.ends_with("/token") {
@@ -252,7 +261,7 @@ fn authorized(kept: &mut Kept, method: &Method, path: &str, headers: &HeaderMap,
             made["id"] = format!("aaaaaaaa-0000-4000-8000-{:012}", kept.made).into();
             made["created_at"] = "2026-01-01T00:00:00Z".into();
             kept.lists.entry(path.to_owned()).or_default().push(made.clone());
-            if path.ends_with("/clusters") {
+            if path.ends_with("/clusters") || path.ends_with("/api-keys") {
                 made["api_key"] = API_KEY.into();
             }
             good(StatusCode::CREATED, &made)
@@ -290,6 +299,14 @@ pub struct Ran {
 }
 
 impl Ran {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
     pub fn well(self) -> String {
         assert_eq!(self.code, 0, "{}{}", self.out, self.err);
         self.out
@@ -379,12 +396,21 @@ impl Person {
     pub async fn run_open(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
         let mut command = self.command(arguments);
         command.envs(variables.iter().copied());
-        let Output { status, stdout, stderr } = command.output().await.unwrap();
-        Ran {
-            code: status.code().unwrap(),
-            out: String::from_utf8(stdout).unwrap(),
-            err: String::from_utf8(stderr).unwrap(),
-        }
+        Ran::of(command.output().await.unwrap())
+    }
+
+    /// Runs it with this standard input.
+    pub async fn run_fed(&self, arguments: &[&str], input: &str) -> Ran {
+        let mut command = self.command(arguments);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).await.unwrap();
+        drop(stdin);
+        Ran::of(child.wait_with_output().await.unwrap())
     }
 
     /// The command, with nobody before a terminal.

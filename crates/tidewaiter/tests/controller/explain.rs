@@ -322,6 +322,7 @@ async fn a_refused_node_and_what_quarantine_would_do() {
             "Find out who registered this Node",
             "loses kops.k8s.io/instancegroup, tier",
             "EVENTS",
+            "s ago",
         ],
     );
     let asked = explained(&world, &["node", name, "--from-cloud", "--on-forgery", "quarantine"]).await;

@@ -347,6 +347,26 @@ async fn explains(world: &World, owner: &Person<'_>) {
         line.contains("namespace dev") && line.contains("viewer (") && line.ends_with(&format!("team {team}")),
         "{line}"
     );
+    // The cluster does not know the names of teams, and the cloud does.
+    let named = [
+        "explain",
+        "access",
+        "--user",
+        "alice@example.com",
+        "--team",
+        "developers",
+    ];
+    let mut named = owner.command(&named);
+    named
+        .arg("--kubeconfig")
+        .arg(world.cluster.kubeconfig(&Identity::Admin));
+    let table = ran(named).await;
+    assert!(
+        table.contains(&format!("developers ({team})"))
+            && table.contains("team developers\n")
+            && table.contains("Alice "),
+        "{table}"
+    );
     let json = world.tidewaiter(&[&with_team[..], &["-o", "json"]].concat()).await;
     let explained: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(explained["user"]["name"], "Alice");
@@ -366,7 +386,7 @@ async fn explains(world: &World, owner: &Person<'_>) {
         (
             &["explain", "access", "--team", "developers"],
             1,
-            "give the id, which tidewaiter cloud get teams shows",
+            "give the id, which tidewaiter cloud get teams -o wide shows",
         ),
         (&["explain", "access", "-n", "dev"], 2, "--user <USER>"),
     ] {

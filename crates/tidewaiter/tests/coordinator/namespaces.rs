@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, ServiceAccount};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidewaiter_testkit::eventually;
 
 use crate::registries::GOOD;
@@ -169,4 +169,41 @@ async fn a_namespace_that_ends_while_it_is_filled_is_left_alone() {
     })
     .await;
     world.has_secret("short-0", "r", GOOD, "hunter2-a").await;
+}
+
+#[tokio::test]
+async fn a_namespace_that_opts_out_loses_its_pull_secrets_and_keeps_its_account() {
+    let world = RegistryWorld::start(true).await;
+    world.registries.accept(GOOD, &["u:hunter2-a"]);
+    world.registry("r", GOOD, "u", "hunter2-a").await;
+    let namespaces: Api<Namespace> = world.namespaces();
+    let label = async |name: &str, value: Value| {
+        let patch = json!({"metadata": {"labels": {"tidewaiter.dev/pull-secrets": value}}});
+        let params = PatchParams::default();
+        namespaces.patch(name, &params, &Patch::Merge(patch)).await.unwrap();
+    };
+    world.namespace("team").await;
+    world.namespace("never").await;
+    label("never", json!("disabled")).await;
+    // Its pull secrets are the record of what works.
+    label("containership-core", json!("disabled")).await;
+    let _process = world.coordinator(&[]);
+    world.has_secret("team", "r", GOOD, "hunter2-a").await;
+    world.attached("team", "containership", &["r"]).await;
+    world.entries_of_admin("team", "containership", "admins").await;
+
+    label("team", json!("disabled")).await;
+    world.gone("team", "r").await;
+    world.attached("team", "containership", &["admins"]).await;
+    assert!(world.secret("never", "r").await.is_none());
+    let accounts: Api<ServiceAccount> = Api::namespaced(world.admin(), "never");
+    assert_eq!(accounts.get_opt("containership").await.unwrap(), None);
+    world.has_secret("containership-core", "r", GOOD, "hunter2-a").await;
+
+    for name in ["team", "never"] {
+        label(name, Value::Null).await;
+        world.has_secret(name, "r", GOOD, "hunter2-a").await;
+    }
+    world.attached("team", "containership", &["admins", "r"]).await;
+    world.attached("never", "containership", &["r"]).await;
 }

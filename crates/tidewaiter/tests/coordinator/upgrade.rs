@@ -1,7 +1,9 @@
 //! `tidewaiter upgrade`, as a person runs it, beside a coordinator that upgrades nodes. What the nodes do is played.
 
+use std::io::Write as _;
+
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tidewaiter_api::containership::ClusterUpgrade;
 use tidewaiter_testkit::builders::node;
@@ -106,6 +108,31 @@ async fn says(process: &Process, words: &str) {
     .await;
 }
 
+/// The plan of a file is that of the upgrade when it is created, and creates nothing.
+async fn is_planned_before_it_is_created(world: &World) {
+    let file = world.scratch.path().join("upgrade.yaml");
+    let text = format!("type: kubernetes\ntargetVersion: {NEW}\nnodeTimeoutSeconds: 900\n");
+    std::fs::File::create(&file)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .unwrap();
+    let plan = ["plan", "-f", file.to_str().unwrap()];
+    let (code, text) = world.says_of_upgrade(&Identity::Admin, &plan).await;
+    assert_eq!(code, 0, "{text}");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    for line in [
+        "The upgrade upgrade.yaml to v1.36.3 has not begun: 1 of 3 nodes are at the version, 0 failed.",
+        "It is not created yet.",
+        "w1 worker v1.35.4 waits for its turn",
+        "other worker v1.35.4 left out: it does not have the label containership.io/managed=true",
+    ] {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert!(lines.contains(&words), "{line}:\n{text}");
+    }
+    assert!(!text.contains("No coordinator has looked at it"), "{text}");
+    let created = world.upgrades().list(&ListParams::default()).await.unwrap();
+    assert!(created.items.is_empty(), "{created:?}");
+}
+
 #[tokio::test]
 async fn an_upgrade_is_shown_and_followed_to_its_end() {
     let world = World::start().await;
@@ -121,6 +148,7 @@ async fn an_upgrade_is_shown_and_followed_to_its_end() {
     }
     let (code, text) = world.says_of_upgrade(&admin, &["plan", "u"]).await;
     assert!(code == 1 && text.contains("there is no ClusterUpgrade u in"), "{text}");
+    is_planned_before_it_is_created(&world).await;
     world.create_upgrade("u", json!({"paused": true})).await;
     let (code, text) = world.says_of_upgrade(&admin, &["plan", "u"]).await;
     assert_eq!(code, 0, "{text}");
@@ -130,6 +158,7 @@ async fn an_upgrade_is_shown_and_followed_to_its_end() {
         "The upgrade u to v1.36.3 has not begun: 1 of 3 nodes are at the version, 0 failed.",
         "It waits: spec.policy.paused is set; remove it to continue.",
         "No coordinator has looked at it yet: check that one runs with `upgrades: enabled`.",
+        "No agent of its nodes reports upgrades, so none of them runs the script: install the agent with `upgrades: enabled`.",
         "w1 worker v1.35.4 waits for its turn",
         "w3 worker v1.36.3 skipped: it is at the version",
         "other worker v1.35.4 left out: it does not have the label containership.io/managed=true",

@@ -113,6 +113,9 @@ async fn a_kubeconfig_that_cannot_be_used_is_named() {
     }
     let nowhere = bare(&["--name", CLUSTER, "--state", &url]);
     refused(&finished(nowhere).await, &["--kubeconfig", "kops export kubeconfig"]);
+    let named = command(&url, &store.kubeconfig(CLOSED), &["--context", "staging"]);
+    let output = finished(named).await;
+    refused(&output, &["no context \"staging\"", "its contexts are: any"]);
 }
 
 /// A kubeconfig whose user gets its credentials from `command`.
@@ -238,7 +241,7 @@ async fn help_says_the_exit_codes_and_is_no_failure() {
         "130",
         "143",
         "unknown: no failure was found",
-        "The context with the cluster's name",
+        "the one with the cluster's name",
     ] {
         let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(word), "{word} in {said}");

@@ -17,6 +17,7 @@ fn logins(users: &[(u128, &str)]) -> Logins {
         let key = LoginKey {
             data: String::new(),
             fingerprint: (*fingerprint).to_owned(),
+            end: None,
         };
         logins.entry(Uuid::from_u128(*id)).or_default().push(key);
     }

@@ -1,7 +1,7 @@
 //! The reasons why nothing is offered, with the remedy.
 
 use jiff::Timestamp;
-use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry};
+use tidewaiter_kit::{Category, Chain, Notice, ReconcileError, Retry};
 use tidewaiter_upgrade::signed::Untrusted;
 
 use crate::host::HostError;
@@ -51,22 +51,15 @@ impl From<HostError> for UpgradeError {
 }
 
 impl ReconcileError for UpgradeError {
-    fn retry(&self) -> Retry {
-        Retry::Backoff
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
+    fn category(&self) -> Category {
+        let class = match self {
             Self::Relay(_) => "relay",
             Self::Trust(_) => "trust",
             Self::Untrusted(_) => "untrusted",
             Self::File(_) => "host",
             Self::Thread(_) => "thread",
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
+        };
         let note = format!("No upgrade script runs on this node: {}.", Chain(self));
-        Some(Notice::warning("UpgradeScriptRefused", "Upgrade", note))
+        Category::new(class, Retry::Backoff).notify(Notice::warning("UpgradeScriptRefused", "Upgrade", note))
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tidewaiter_api::values::EndTime;
 
 use super::super::brake::Brake;
 use super::super::break_glass_users::BreakGlassUsers;
@@ -16,7 +17,7 @@ use super::desired::Pinned;
 use super::displaced::Displaced;
 use super::keys::InPlace;
 use super::{Input, Outcome};
-use crate::authorized_keys::{Kept, Logins};
+use crate::authorized_keys::{Kept, LoginKey, Logins};
 use crate::host::{HostError, Prepared, Written};
 
 /// The size in bytes of all keys in the file, with their commands, while removals are held: somebody may add and remove
@@ -33,6 +34,10 @@ pub(super) struct State {
     /// The users that may log in. Before the first list of the Users, these are the users in the file, if the agent
     /// wrote it.
     pub(super) accepted: Option<Arc<Logins>>,
+    /// Those of them whose keys have not ended.
+    unended: Arc<Logins>,
+    /// The next end of a key.
+    next_end: Option<EndTime>,
     pub(super) last_written: Option<LastWritten>,
     /// The files as the last pass left them, if it did not fail.
     pub(super) written: Vec<Written>,
@@ -82,9 +87,10 @@ impl State {
             self.confirmed = input.now;
         }
         let expiry = expiry(expire_after, self.confirmed, input.now);
+        let unended = self.unended(input.time);
         let logins = match expiry {
-            Expiry::Expired => self.accepted.as_ref().map(|_| Arc::default()),
-            _ => self.accepted.clone(),
+            Expiry::Expired => unended.map(|_| Arc::default()),
+            _ => unended,
         };
         Outcome {
             logins,
@@ -108,6 +114,34 @@ impl State {
         }
     }
 
+    /// The users that may log in at `time`: the same in memory as long as no key ends.
+    fn unended(&mut self, time: Timestamp) -> Option<Arc<Logins>> {
+        let accepted = self.accepted.as_ref()?;
+        let mut unended = Logins::new();
+        let (mut has_ended, mut next) = (false, None);
+        for (user, keys) in accepted.iter() {
+            let (ended, left): (Vec<&LoginKey>, Vec<&LoginKey>) = keys.iter().partition(|key| key.has_ended(time));
+            has_ended |= !ended.is_empty();
+            next = left.iter().filter_map(|key| key.end).chain(next).min();
+            if !left.is_empty() {
+                unended.insert(*user, left.into_iter().cloned().collect());
+            }
+        }
+        self.next_end = next;
+        if !has_ended {
+            return Some(Arc::clone(accepted));
+        }
+        if *self.unended != unended {
+            self.unended = Arc::new(unended);
+        }
+        Some(Arc::clone(&self.unended))
+    }
+
+    /// Returns true if a key has ended at `time` since the last pass.
+    pub(super) fn is_end_due(&self, time: Timestamp) -> bool {
+        self.next_end.is_some_and(|end| end.has_passed(time))
+    }
+
     /// Accepts the keys of the Users. Returns true if removals are held; everything else is accepted.
     fn accept(&mut self, wanted: &Wanted, input: &Input) -> bool {
         if self.brake.holds(&wanted.logins, wanted.users, &input.mirror) {
@@ -124,18 +158,18 @@ impl State {
     }
 }
 
-/// Adds users and keys, up to [`MAX_HELD_BYTES`] bytes, and takes none away.
+/// Adds users and keys, up to [`MAX_HELD_BYTES`] bytes, and takes none away. Ends are those of `wanted`.
 fn add(accepted: &mut Logins, wanted: &Logins) {
     let mut bytes: usize = accepted.values().flatten().map(|key| key.data.len() + OVERHEAD).sum();
     for (user, keys) in wanted {
         for key in keys {
-            let is_known = accepted
-                .get(user)
-                .into_iter()
-                .flatten()
-                .any(|known| known.data == key.data);
+            let mut known = accepted.get_mut(user).into_iter().flatten();
+            if let Some(known) = known.find(|known| known.data == key.data) {
+                known.end = key.end;
+                continue;
+            }
             let size = key.data.len() + OVERHEAD;
-            if !is_known && bytes + size <= MAX_HELD_BYTES {
+            if bytes + size <= MAX_HELD_BYTES {
                 bytes += size;
                 accepted.entry(*user).or_default().push(key.clone());
             }
@@ -148,12 +182,12 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::authorized_keys::LoginKey;
 
     fn logins(user: u128, keys: usize) -> Logins {
         let key = |number: usize| LoginKey {
             data: format!("{number}{}", "x".repeat(MAX_HELD_BYTES / 4 - 1 - OVERHEAD)),
             fingerprint: String::new(),
+            end: None,
         };
         Logins::from([(Uuid::from_u128(user), (0..keys).map(key).collect())])
     }

@@ -10,6 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 use tempfile::TempDir;
+use tidewaiter_api::values::EndTime;
 use tidewaiter_kit::Next;
 use uuid::Uuid;
 
@@ -112,6 +113,7 @@ fn wanted(users: std::ops::Range<u128>) -> Option<Arc<Wanted>> {
     let key = LoginKey {
         data: KEY.to_owned(),
         fingerprint: String::new(),
+        end: None,
     };
     let logins: Logins = users.map(|user| (Uuid::from_u128(user), vec![key.clone()])).collect();
     Some(Arc::new(Wanted {
@@ -145,6 +147,51 @@ fn pass_at(files: &AuthorizedKeysFiles, hours: i64) -> Outcome {
 
 fn pass(files: &AuthorizedKeysFiles, wanted: Option<Arc<Wanted>>) -> Outcome {
     files.pass(&input(wanted)).unwrap().unwrap()
+}
+
+/// Users with a key each that ends at this hour.
+fn ending(users: std::ops::Range<u128>, hours: i64) -> Arc<Wanted> {
+    let mut wanted = Wanted::clone(&wanted(users).unwrap());
+    for key in Arc::make_mut(&mut wanted.logins).values_mut().flatten() {
+        key.end = EndTime::of_field(&at(hours).to_string());
+    }
+    wanted.into()
+}
+
+#[test]
+fn a_key_is_written_until_its_end_and_no_brake_holds_the_end_of_all() {
+    let mut world = World::new();
+    world.settings.foreign_lines = ForeignLines::Keep;
+    let files = world.files();
+    let pass_with = |wanted: &Arc<Wanted>, time| {
+        let input = Input {
+            time,
+            ..input(Some(Arc::clone(wanted)))
+        };
+        files.pass(&input).unwrap().unwrap()
+    };
+    let all = ending(0..10, 1);
+    let before = at(1).saturating_sub(jiff::SignedDuration::from_nanos(1)).unwrap();
+    assert_eq!(pass_with(&all, before).logins, Some(Arc::clone(&all.logins)));
+    let is_written = || (0..10).any(|user| world.content().contains(&world.line(user)));
+    assert!(is_written() && !files.is_end_due(before) && files.is_end_due(at(1)));
+    // The cloud is away: nothing confirms the end of all.
+    let ended = pass_with(&all, at(1));
+    assert!(
+        !ended.is_held && ended.logins == Some(Arc::default()) && ended.tampering.is_empty(),
+        "{ended:?}"
+    );
+    assert!(!is_written() && !files.is_end_due(at(2)));
+    // The key of one that has ended stays nowhere else in the file.
+    fs::write(world.file(), format!("{KEY}\n")).unwrap();
+    pass_with(&all, at(1));
+    assert!(!world.content().contains(KEY), "{}", world.content());
+    // Somebody has prolonged it.
+    pass_with(&ending(0..10, 2), at(1));
+    assert!(is_written());
+    // A removal of most is held all the same, and ends while it is.
+    assert!(pass_with(&ending(0..1, 2), at(1)).is_held && is_written());
+    assert!(pass_with(&ending(0..1, 2), at(2)).is_held && !is_written());
 }
 
 #[test]
@@ -806,6 +853,7 @@ fn the_user_of_a_pinned_key_is_remembered_on_the_host_as_long_as_the_key_is_pinn
     let key = LoginKey {
         data: GLASS.to_owned(),
         fingerprint: GLASS_PRINT.to_owned(),
+        end: None,
     };
     let owner = Some(Arc::new(Wanted {
         users: 1,

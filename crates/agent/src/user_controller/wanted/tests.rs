@@ -85,6 +85,31 @@ fn a_bad_key_affects_nobody_else() {
 }
 
 #[test]
+fn a_key_ends_with_its_user_or_before_and_a_malformed_end_has_passed() {
+    let end = |user: &str, key: &str| {
+        let user = object(json!({"metadata": {"name": A}, "spec": {"id": A, "expires_at": user,
+            "ssh_keys": [{"key": KEY, "expires_at": key}]}}));
+        wanted([user]).logins.values().flatten().next().unwrap().end
+    };
+    let (early, late) = ("2027-01-31T18:00:00Z", "2027-02-28T18:00:00Z");
+    for (user, key, expected) in [
+        ("", "", None),
+        (early, "", Some(early)),
+        ("", early, Some(early)),
+        (early, late, Some(early)),
+        (late, early, Some(early)),
+    ] {
+        assert_eq!(end(user, key), expected.and_then(EndTime::of_field), "{user} {key}");
+    }
+    for (user, key) in [("never", ""), (late, "never"), ("never", late)] {
+        assert!(
+            end(user, key).unwrap().has_passed(jiff::Timestamp::UNIX_EPOCH),
+            "{user} {key}"
+        );
+    }
+}
+
+#[test]
 fn an_id_is_a_uuid_or_nothing() {
     let upper = A.to_uppercase();
     let simple = A.replace('-', "");

@@ -44,7 +44,6 @@ macro_rules! model {
     ) => {
         #[derive(Clone, Debug, PartialEq, serde::Serialize, utoipa::ToSchema)]
         $($attribute)*
-        #[allow(missing_docs, reason = "each is a field of the API")]
         pub struct $model { $($fields)* }
 
         impl $crate::models::Model for $model {

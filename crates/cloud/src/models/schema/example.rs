@@ -12,9 +12,8 @@ pub fn example(schema: &RefOr<Schema>, components: &BTreeMap<String, RefOr<Schem
     match schema {
         RefOr::Ref(reference) => {
             let name = reference.ref_location.rsplit('/').next().unwrap_or_default();
-            components
-                .get(name)
-                .map_or(Value::Null, |schema| example(schema, components))
+            let schema = components.get(name);
+            schema.map_or(Value::Null, |schema| example(schema, components))
         }
         RefOr::T(Schema::Object(object)) => of_object(object, components),
         RefOr::T(Schema::Array(array)) => match &array.items {
@@ -22,22 +21,16 @@ pub fn example(schema: &RefOr<Schema>, components: &BTreeMap<String, RefOr<Schem
             ArrayItems::False => Value::Array(Vec::new()),
         },
         RefOr::T(Schema::OneOf(one)) => {
-            let examples = one.items.iter().map(|item| example(item, components));
-            examples
-                .into_iter()
-                .find(|example| !example.is_null())
-                .unwrap_or_default()
+            let mut examples = one.items.iter().map(|item| example(item, components));
+            examples.find(|example| !example.is_null()).unwrap_or_default()
         }
         RefOr::T(_) => Value::Null,
     }
 }
 
 fn of_object(object: &Object, components: &BTreeMap<String, RefOr<Schema>>) -> Value {
-    let given = object
-        .examples
-        .first()
-        .or_else(|| object.enum_values.iter().flatten().next());
-    if let Some(given) = given {
+    let words = object.enum_values.iter().flatten();
+    if let Some(given) = object.examples.iter().chain(words).next() {
         return given.clone();
     }
     let only = match &object.schema_type {
@@ -64,10 +57,10 @@ fn of_object(object: &Object, components: &BTreeMap<String, RefOr<Schema>>) -> V
 fn is_read_only(schema: &RefOr<Schema>) -> bool {
     match schema {
         RefOr::T(Schema::Object(object)) => object.read_only == Some(true),
-        RefOr::T(Schema::Array(array)) => array
-            .extensions
-            .as_ref()
-            .is_some_and(|more| more.contains_key("readOnly")),
+        RefOr::T(Schema::Array(array)) => {
+            let more = array.extensions.as_ref();
+            more.is_some_and(|more| more.contains_key("readOnly"))
+        }
         _ => false,
     }
 }

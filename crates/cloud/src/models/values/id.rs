@@ -66,21 +66,19 @@ ids! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::values::assert_values;
 
     #[test]
     fn only_the_form_of_36_characters() {
         let id: UserId = "9F3D1C9E-6a0b-4c57-8d7e-1f2a3b4c5d6e".parse().unwrap();
         assert_eq!(id.to_string(), "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e");
-        for text in [
-            "",
-            "9f3d1c9e6a0b4c578d7e1f2a3b4c5d6e",
-            "{9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e}",
-            "urn:uuid:9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e",
-            "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6g",
-            "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e\n",
-            "9f3d1c9e-6a0b-4c57-8d7e1-f2a3b4c5d6e",
-        ] {
-            assert!(text.parse::<UserId>().is_err(), "{text:?}");
+        assert_values! { UserId:
+            []
+            not [
+                "", "9f3d1c9e6a0b4c578d7e1f2a3b4c5d6e", "{9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e}",
+                "urn:uuid:9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6g",
+                "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e\n", "9f3d1c9e-6a0b-4c57-8d7e1-f2a3b4c5d6e"
+            ]
         }
     }
 }

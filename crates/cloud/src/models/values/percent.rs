@@ -63,40 +63,15 @@ impl utoipa::PartialSchema for Percent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::document::Unknown;
-    use serde_json::json;
+    use crate::models::values::assert_read;
 
     #[test]
     fn a_number_or_a_text_is_written_as_a_number() {
-        for (value, written) in [
-            (json!("1"), "1"),
-            (json!(1), "1"),
-            (json!(1.0), "1"),
-            (json!("99.99"), "99.99"),
-            (json!(99.99), "99.99"),
-            (json!("0"), "0"),
-            (json!(-0.0), "0"),
-            (json!(100), "100"),
-        ] {
-            let percent = Percent::read(&At::root(&value, Unknown::Refuse)).unwrap();
-            assert_eq!(serde_json::to_string(&percent).unwrap(), written);
-        }
-        for value in [
-            json!(""),
-            json!("101"),
-            json!(100.1),
-            json!(-1),
-            json!("-1"),
-            json!("+1"),
-            json!("1e1"),
-            json!(".5"),
-            json!("1.2.3"),
-            json!("1%"),
-            json!("NaN"),
-            json!("\u{661}"),
-            json!(true),
-        ] {
-            assert!(Percent::read(&At::root(&value, Unknown::Refuse)).is_err(), "{value}");
+        assert_read! { Percent:
+            [
+                "1" => 1, 1 => 1, 1.0 => 1, "99.99" => 99.99, 99.99 => 99.99, "0" => 0, -0.0 => 0, 100 => 100
+            ]
+            not ["", "101", 100.1, -1, "-1", "+1", "1e1", ".5", "1.2.3", "1%", "NaN", "\u{661}", true]
         }
     }
 }

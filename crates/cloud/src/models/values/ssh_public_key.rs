@@ -7,7 +7,7 @@ use tidewaiter_api::InvalidValue;
 use tidewaiter_api::values::SshKeyLine;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 
-use super::{invalid, shown_and_read, text_value, written_as_shown};
+use super::{invalid, pattern_value, shown_and_read, written_as_shown};
 
 const KIND: &str = "SSH public key";
 const MAX_BYTES: usize = 8 * 1024;
@@ -23,7 +23,6 @@ pub struct SshPublicKey {
 }
 
 impl SshPublicKey {
-    /// The line.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.line
@@ -72,10 +71,11 @@ impl utoipa::PartialSchema for SshPublicKey {
     }
 }
 
-text_value! {
+pattern_value! {
     /// The fingerprint of a key: `SHA256:` and 43 characters, or MD5 as 16 pairs of hexadecimal digits with `:` between.
-    #[schema(pattern = r"^(SHA256:[A-Za-z0-9+/]{43}|(MD5:)?([0-9A-Fa-f]{2}:){15}[0-9A-Fa-f]{2})$", examples("SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4"))]
-    Fingerprint, "fingerprint", fingerprint,
+    Fingerprint, "fingerprint",
+    r"^(SHA256:[A-Za-z0-9+/]{43}|(MD5:)?([0-9A-Fa-f]{2}:){15}[0-9A-Fa-f]{2})$",
+    example "SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4",
     "must be SHA256: and 43 base64 characters, or 16 pairs of hexadecimal digits separated by ':'; omit it to have it computed"
 }
 
@@ -88,22 +88,10 @@ impl Fingerprint {
     }
 }
 
-fn fingerprint(text: &str) -> bool {
-    let sha256 = text
-        .strip_prefix("SHA256:")
-        .is_some_and(|hash| hash.len() == 43 && hash.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/".contains(&b)));
-    let md5 = text.strip_prefix("MD5:").unwrap_or(text);
-    let md5 = md5.len() == 47
-        && md5.split(':').count() == 16
-        && md5
-            .split(':')
-            .all(|pair| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit()));
-    sha256 || md5
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::values::assert_values;
 
     // Created for these tests; the private keys were deleted.
     const ED25519: &str =
@@ -194,16 +182,12 @@ mod tests {
         let md5 = "16:27:ac:a5:76:28:2d:36:63:1b:56:4d:eb:df:a6:48";
         assert!(md5.parse::<Fingerprint>().unwrap().matches(&key));
         assert!(format!("MD5:{md5}").parse::<Fingerprint>().is_ok());
-        for text in [
-            "",
-            "SHA256:",
-            "SHA1:AAAA",
-            &md5[3..],
-            &md5.replace('1', "g"),
-            &format!("{}=", key.fingerprint()),
-            &format!("{md5}\n"),
-        ] {
-            assert!(text.parse::<Fingerprint>().is_err(), "{text:?}");
+        assert_values! { Fingerprint:
+            []
+            not [
+                "", "SHA256:", "SHA1:AAAA", &md5[3..], md5.replace('1', "g"), format!("{}=", key.fingerprint()),
+                format!("{md5}\n")
+            ]
         }
     }
 }

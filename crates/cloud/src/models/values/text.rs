@@ -1,6 +1,6 @@
 //! Names and short texts.
 
-use super::text_value;
+use super::{pattern_value, text_value};
 
 const SLUG: &str = "must be 1 to 63 ASCII letters, digits, '_', '-' and '.', and begin with a letter or digit";
 
@@ -17,56 +17,68 @@ text_value! {
     Description, "description", description,
     "must be at most 1024 visible characters on one line"
 }
-text_value! {
+pattern_value! {
     /// An e-mail address. Only its format is checked.
-    #[schema(max_length = 254, pattern = r"^[!#-'*+\-./0-9=?A-Z^-~]{1,64}@[!#-'*+\-/0-9=?A-Z^-~]+(\.[!#-'*+\-/0-9=?A-Z^-~]+)*$", examples("alice@example.com"))]
-    Email, "e-mail address", email,
+    Email, "e-mail address",
+    r"^[!#-'*+\-./0-9=?A-Z^-~]{1,64}@[!#-'*+\-/0-9=?A-Z^-~]+(\.[!#-'*+\-/0-9=?A-Z^-~]+)*$",
+    most 254, example "alice@example.com",
     "must be an e-mail address of at most 254 ASCII characters, for example alice@example.com"
 }
-text_value! {
+pattern_value! {
     /// A telephone number.
-    #[schema(max_length = 32, pattern = r"^[0-9 +\-()./x]*[0-9][0-9 +\-()./x]*$", examples("+1 555 0100"))]
-    Phone, "telephone number", phone,
+    Phone, "telephone number",
+    r"^[0-9 +\-()./x]*[0-9][0-9 +\-()./x]*$",
+    most 32, example "+1 555 0100",
     "must be 1 to 32 digits, spaces and \"+-()./x\", for example +1 555 0100"
 }
-text_value! {
+pattern_value! {
     /// An identifier: the name of a provider or an engine, the type or implementation of a plugin.
-    #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("digital_ocean"))]
-    Slug, "identifier", slug, SLUG
+    Slug, "identifier",
+    r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$",
+    most 63, example "digital_ocean",
+    SLUG
 }
-text_value! {
+pattern_value! {
     /// A plugin of the same cluster: its type, or its type and implementation.
-    #[schema(max_length = 127, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,62}(/[A-Za-z0-9][A-Za-z0-9_.\-]{0,62})?$", examples("metrics/prometheus"))]
-    PluginReference, "plugin reference", plugin_reference,
+    PluginReference, "plugin reference",
+    r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,62}(/[A-Za-z0-9][A-Za-z0-9_.\-]{0,62})?$",
+    most 127, example "metrics/prometheus",
     "must be TYPE or TYPE/IMPLEMENTATION of a plugin, for example metrics/prometheus"
 }
-text_value! {
+pattern_value! {
     /// A signature of minisign, detached: its four lines.
-    #[schema(max_length = 2400, pattern = r"^untrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{99}=\ntrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{86}==\n?$", examples("untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\tfile:plugin-metrics-1.0.0\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg=="))]
-    DetachedSignature, "signature", detached_signature,
+    DetachedSignature, "signature",
+    r"^untrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{99}=\ntrusted comment: [\t -~]{0,1000}\n[A-Za-z0-9+/]{86}==\n?$",
+    most 2400, example "untrusted comment: signature from a key\nRUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrCo8KLzZwo=\ntrusted comment: timestamp:1790000000\tfile:plugin-metrics-1.0.0\ny/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg==",
     "must be the four lines of a signature of minisign"
 }
-text_value! {
+pattern_value! {
     /// The name of a credential: `username`, `password`, …
-    #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("username"))]
-    CredentialName, "name of a credential", slug, SLUG
+    CredentialName, "name of a credential",
+    r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$",
+    most 63, example "username",
+    SLUG
 }
-text_value! {
+pattern_value! {
     /// The name of a namespace: a DNS label (RFC 1123).
-    #[schema(max_length = 63, pattern = r"^[a-z0-9]([a-z0-9\-]*[a-z0-9])?$", examples("kube-system"))]
-    Namespace, "namespace", namespace,
+    Namespace, "namespace",
+    r"^[a-z0-9]([a-z0-9\-]*[a-z0-9])?$",
+    most 63, example "kube-system",
     "must be 1 to 63 lower-case letters, digits and '-', beginning and ending with a letter or digit"
 }
-text_value! {
+pattern_value! {
     /// The type of a status, for example `RUNNING`.
-    #[schema(max_length = 63, pattern = r"^[A-Za-z0-9_]+$", examples("RUNNING"))]
-    StatusType, "type of a status", status_type,
+    StatusType, "type of a status",
+    r"^[A-Za-z0-9_]+$",
+    most 63, example "RUNNING",
     "must be 1 to 63 ASCII letters, digits and '_', for example RUNNING"
 }
-text_value! {
+pattern_value! {
     /// How an autoscaler chooses the nodes that it adds or removes, for example `random`, the default.
-    #[schema(max_length = 63, pattern = r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$", examples("random"))]
-    StrategyName, "scaling strategy", slug, SLUG
+    StrategyName, "scaling strategy",
+    r"^[A-Za-z0-9][A-Za-z0-9_.\-]*$",
+    most 63, example "random",
+    SLUG
 }
 
 /// The type that is shown if no status was reported.
@@ -101,123 +113,27 @@ fn description(text: &str) -> bool {
     text.chars().count() <= 1024 && readable(text)
 }
 
-fn email(text: &str) -> bool {
-    text.len() <= 254
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_graphic() && !b"\"(),:;<>[\\]".contains(&b))
-        && text.split_once('@').is_some_and(|(local, domain)| {
-            (1..=64).contains(&local.len()) && !domain.contains('@') && domain.split('.').all(|part| !part.is_empty())
-        })
-}
-
-fn phone(text: &str) -> bool {
-    (1..=32).contains(&text.len())
-        && text.bytes().any(|b| b.is_ascii_digit())
-        && text.bytes().all(|b| b.is_ascii_digit() || b" +-()./x".contains(&b))
-}
-
-fn slug(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    (1..=63).contains(&bytes.len())
-        && bytes[0].is_ascii_alphanumeric()
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(b))
-}
-
-fn namespace(text: &str) -> bool {
-    let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let bytes = text.as_bytes();
-    bytes.len() <= 63
-        && edge(bytes.first())
-        && edge(bytes.last())
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-}
-
-fn plugin_reference(text: &str) -> bool {
-    let (plugin_type, implementation) = text.split_once('/').unwrap_or((text, "any"));
-    slug(plugin_type) && slug(implementation)
-}
-
-fn detached_signature(text: &str) -> bool {
-    let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
-    let is_comment = |line: &str, prefix: &str| {
-        let comment = line.strip_prefix(prefix);
-        // minisign separates the parts of a comment by tabs.
-        let is_text = |b: u8| (b' '..=b'~').contains(&b) || b == b'\t';
-        comment.is_some_and(|comment| comment.len() <= 1000 && comment.bytes().all(is_text))
-    };
-    let is_base64 = |line: &str, length: usize, end: &str| {
-        let data = line.strip_suffix(end);
-        data.is_some_and(|data| {
-            data.len() == length && data.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/".contains(&b))
-        })
-    };
-    match lines[..] {
-        [untrusted, signature, trusted, global] => {
-            is_comment(untrusted, "untrusted comment: ")
-                && is_base64(signature, 99, "=")
-                && is_comment(trusted, "trusted comment: ")
-                && is_base64(global, 86, "==")
-        }
-        _ => false,
-    }
-}
-
-fn status_type(text: &str) -> bool {
-    (1..=63).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewaiter_api::InvalidValue;
-
-    fn table<T: std::str::FromStr<Err = InvalidValue>>(good: &[&str], bad: &[&str]) {
-        for text in good {
-            assert!(text.parse::<T>().is_ok(), "{text:?}");
-        }
-        for text in bad {
-            assert!(text.parse::<T>().is_err(), "{text:?}");
-        }
-    }
+    use crate::models::values::assert_values;
 
     #[test]
     fn people_may_have_names_in_their_own_alphabet() {
-        table::<DisplayName>(
-            &[
-                "a",
-                "Zo\u{eb} O'Neill",
-                "\u{674e}\u{56db}",
-                "e\u{301}",
-                &"\u{e4}".repeat(128),
-            ],
-            &[
-                "",
-                " a",
-                "a ",
-                "a\nb",
-                "a\tb",
-                "\u{1b}[31m",
-                "\u{202e}a",
-                "a\u{200b}b",
-                "\u{85}",
-                &"a".repeat(129),
-            ],
-        );
-        table::<Description>(
-            &["", " two words ", &"\u{e4}".repeat(1024)],
-            &["a\nb", "\0", "\u{2028}", &"a".repeat(1025)],
-        );
+        assert_values! { DisplayName:
+            ["a", "Zo\u{eb} O'Neill", "\u{674e}\u{56db}", "e\u{301}", "\u{e4}".repeat(128)]
+            not ["", " a", "a ", "a\nb", "a\tb", "\u{1b}[31m", "\u{202e}a", "a\u{200b}b", "\u{85}", "a".repeat(129)]
+        }
+        assert_values! { Description:
+            ["", " two words ", "\u{e4}".repeat(1024)] not ["a\nb", "\0", "\u{2028}", "a".repeat(1025)]
+        }
     }
 
     #[test]
     fn references_to_plugins_and_signatures() {
-        table::<PluginReference>(
-            &["CNI", "metrics/prometheus"],
-            &["", "/", "a/", "/a", "a/b/c", "a b", &"a".repeat(64)],
-        );
+        assert_values! { PluginReference:
+            ["CNI", "metrics/prometheus"] not ["", "/", "a/", "/a", "a/b/c", "a b", "a".repeat(64)]
+        }
         let (short, long) = ("A".repeat(86), "A".repeat(99));
         let lines = [
             "untrusted comment: a".to_owned(),
@@ -226,82 +142,44 @@ mod tests {
             format!("{short}=="),
         ];
         let good = lines.join("\n");
-        table::<DetachedSignature>(
-            &[&good, &format!("{good}\n")],
-            &[
-                "",
-                "\n\n\n",
-                &lines[..3].join("\n"),
-                &format!("{good}\n\n"),
-                &good.replace('A', "\u{e4}"),
-                &good.replace('\n', "\r\n"),
-            ],
-        );
+        assert_values! { DetachedSignature:
+            [good, format!("{good}\n")]
+            not ["", "\n\n\n", lines[..3].join("\n"), format!("{good}\n\n"), good.replace('A', "\u{e4}"), good.replace('\n', "\r\n")]
+        }
         for number in 0..4 {
             let mut broken = lines.clone();
             broken[number] = "a".to_owned();
-            table::<DetachedSignature>(&[], &[&broken.join("\n")]);
+            assert_values! { DetachedSignature: [] not [broken.join("\n")] }
         }
     }
 
     #[test]
     fn email_addresses() {
-        table::<Email>(
-            &["a@b", "alice+dev@example.com"],
-            &[
-                "",
-                "a",
-                "@b",
-                "a@",
-                "a@b@c",
-                "a@b..c",
-                "a b@c",
-                "a@b\n",
-                "<a@b>",
-                "\u{e4}@b.c",
-                &format!("a@{}", "b".repeat(253)),
-            ],
-        );
+        assert_values! { Email:
+            ["a@b", "alice+dev@example.com"]
+            not ["", "a", "@b", "a@", "a@b@c", "a@b..c", "a b@c", "a@b\n", "<a@b>", "\u{e4}@b.c", format!("a@{}", "b".repeat(253))]
+        }
     }
 
     #[test]
     fn words_that_programs_compare() {
-        table::<Slug>(
-            &[
-                "CNI",
-                "cloud_controller_manager",
-                "digital-ocean",
-                "v1.2",
-                &"a".repeat(63),
-            ],
-            &["", "_a", "-a", "..", "a/b", "a b", "a\n", "\u{430}", &"a".repeat(64)],
-        );
-        table::<Namespace>(
-            &["a", "kube-system", "0", &"a".repeat(63)],
-            &[
-                "",
-                "A",
-                "-a",
-                "a-",
-                "a.b",
-                "a_b",
-                "a/b",
-                "a\n",
-                "\u{e4}",
-                &"a".repeat(64),
-            ],
-        );
-        table::<StatusType>(
-            &["RUNNING", "a_1"],
-            &["", "A B", "A-B", "\u{c4}", "A\n", &"A".repeat(64)],
-        );
+        assert_values! { Slug:
+            ["CNI", "cloud_controller_manager", "digital-ocean", "v1.2", "a".repeat(63)]
+            not ["", "_a", "-a", "..", "a/b", "a b", "a\n", "\u{430}", "a".repeat(64)]
+        }
+        assert_values! { Namespace:
+            ["a", "kube-system", "0", "a".repeat(63)]
+            not ["", "A", "-a", "a-", "a.b", "a_b", "a/b", "a\n", "\u{e4}", "a".repeat(64)]
+        }
+        assert_values! { StatusType:
+            ["RUNNING", "a_1"] not ["", "A B", "A-B", "\u{c4}", "A\n", "A".repeat(64)]
+        }
     }
 
     #[test]
     fn telephone_numbers() {
-        table::<Phone>(
-            &["+1 (555) 01-00", "112"],
-            &["", "+", "call me", "1\n2", "\u{661}", &"1".repeat(33)],
-        );
+        assert_values! { Phone:
+            ["+1 (555) 01-00", "112"] not ["", "+", "call me", "1\n2", "\u{661}", "1".repeat(33)]
+        }
     }
 }

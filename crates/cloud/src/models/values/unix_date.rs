@@ -29,7 +29,6 @@ impl UnixDate {
         Self(Timestamp::from_second(time.as_second()).unwrap_or(time))
     }
 
-    /// The time.
     #[must_use]
     pub fn get(self) -> Timestamp {
         self.0
@@ -66,32 +65,22 @@ impl Read for UnixDate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::document::Unknown;
-    use serde_json::json;
+    use crate::models::values::assert_read;
 
     #[test]
     fn the_form_of_go_and_the_seconds_of_older_versions() {
-        for (value, written) in [
-            (json!("Sun Nov 22 05:29:17 UTC 2026"), "Sun Nov 22 05:29:17 UTC 2026"),
-            (json!("Fri Mar  1 12:00:00 UTC 2019"), "Fri Mar  1 12:00:00 UTC 2019"),
-            (json!("1551441600"), "Fri Mar  1 12:00:00 UTC 2019"),
-            (json!(1_551_441_600), "Fri Mar  1 12:00:00 UTC 2019"),
-        ] {
-            let time = UnixDate::read(&At::root(&value, Unknown::Refuse)).unwrap();
-            assert_eq!(serde_json::to_value(time).unwrap(), written);
-        }
-        for text in [
-            "",
-            "Sat Mar  1 12:00:00 UTC 2019",
-            "Fri Mar 1 12:00:00 UTC 2019",
-            "Fri Mar 01 12:00:00 UTC 2019",
-            "Fri Mar  1 12:00:00 CET 2019",
-            "Fri Feb 30 12:00:00 UTC 2019",
-            "Fri Mar  1 24:00:00 UTC 2019",
-            "2019-03-01T12:00:00Z",
-        ] {
-            let value = json!(text);
-            assert!(UnixDate::read(&At::root(&value, Unknown::Refuse)).is_err(), "{text}");
+        assert_read! { UnixDate:
+            [
+                "Sun Nov 22 05:29:17 UTC 2026" => "Sun Nov 22 05:29:17 UTC 2026",
+                "Fri Mar  1 12:00:00 UTC 2019" => "Fri Mar  1 12:00:00 UTC 2019",
+                "1551441600" => "Fri Mar  1 12:00:00 UTC 2019",
+                1_551_441_600 => "Fri Mar  1 12:00:00 UTC 2019"
+            ]
+            not [
+                "", "Sat Mar  1 12:00:00 UTC 2019", "Fri Mar 1 12:00:00 UTC 2019", "Fri Mar 01 12:00:00 UTC 2019",
+                "Fri Mar  1 12:00:00 CET 2019", "Fri Feb 30 12:00:00 UTC 2019", "Fri Mar  1 24:00:00 UTC 2019",
+                "2019-03-01T12:00:00Z"
+            ]
         }
     }
 }

@@ -27,7 +27,6 @@ impl UnixMillis {
         (time >= Timestamp::UNIX_EPOCH).then_some(Self(milliseconds))
     }
 
-    /// The time.
     #[must_use]
     pub fn get(self) -> Timestamp {
         self.0
@@ -57,33 +56,18 @@ impl Read for UnixMillis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::document::Unknown;
-    use serde_json::json;
+    use crate::models::values::assert_read;
 
     #[test]
     fn milliseconds_or_rfc_3339_and_never_before_1970() {
-        for value in [
-            json!("1551441600120"),
-            json!(1_551_441_600_120_u64),
-            json!("2019-03-01T12:00:00.120999Z"),
-            json!("2019-03-01T13:00:00.12+01:00"),
-        ] {
-            let time = UnixMillis::read(&At::root(&value, Unknown::Refuse)).unwrap();
-            assert_eq!(serde_json::to_value(time).unwrap(), "1551441600120");
-            assert_eq!(time.get().to_string(), "2019-03-01T12:00:00.12Z");
-        }
-        for value in [
-            json!(""),
-            json!("-1"),
-            json!(-1),
-            json!("1.5"),
-            json!(1.5),
-            json!("\u{661}"),
-            json!("1969-12-31T23:59:59Z"),
-            json!("99999999999999999999"),
-            json!(true),
-        ] {
-            assert!(UnixMillis::read(&At::root(&value, Unknown::Refuse)).is_err(), "{value}");
+        assert_read! { UnixMillis:
+            [
+                "1551441600120" => "1551441600120",
+                1_551_441_600_120_u64 => "1551441600120",
+                "2019-03-01T12:00:00.120999Z" => "1551441600120",
+                "2019-03-01T13:00:00.12+01:00" => "1551441600120"
+            ]
+            not ["", "-1", -1, "1.5", 1.5, "\u{661}", "1969-12-31T23:59:59Z", "99999999999999999999", true]
         }
     }
 }

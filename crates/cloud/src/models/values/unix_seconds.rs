@@ -22,7 +22,6 @@ impl UnixSeconds {
         (seconds < END).then_some(Self(seconds))
     }
 
-    /// The seconds.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0
@@ -49,29 +48,13 @@ impl Read for UnixSeconds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::document::Unknown;
-    use serde_json::json;
+    use crate::models::values::assert_read;
 
     #[test]
     fn a_text_or_a_number() {
-        for value in [json!("1551441600"), json!(1_551_441_600)] {
-            let seconds = UnixSeconds::read(&At::root(&value, Unknown::Refuse)).unwrap();
-            assert_eq!(serde_json::to_value(seconds).unwrap(), "1551441600");
-        }
-        for value in [
-            json!(""),
-            json!("-1"),
-            json!("+1"),
-            json!("1.5"),
-            json!("\u{661}"),
-            json!(-1),
-            json!(1.5),
-            json!(END),
-        ] {
-            assert!(
-                UnixSeconds::read(&At::root(&value, Unknown::Refuse)).is_err(),
-                "{value}"
-            );
+        assert_read! { UnixSeconds:
+            ["1551441600" => "1551441600", 1_551_441_600 => "1551441600"]
+            not ["", "-1", "+1", "1.5", "\u{661}", -1, 1.5, END]
         }
     }
 }

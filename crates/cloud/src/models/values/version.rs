@@ -4,66 +4,26 @@ use std::str::FromStr;
 
 use tidewaiter_api::InvalidValue;
 
-use super::{invalid, read_as_text, text_value, written_as_shown};
+use super::{invalid, pattern_value, read_as_text, written_as_shown};
 
 /// The maximum length of a label's value, because a version may become one.
 const MAX_BYTES: usize = 63;
 
-fn semver(text: &str) -> Option<semver::Version> {
-    (text.len() <= MAX_BYTES)
-        .then(|| semver::Version::parse(text).ok())
-        .flatten()
-}
+/// A newtype of a semantic version, written with `before` before the number. `parse` finds the version in a text.
+macro_rules! version {
+    ($(#[$doc:meta])* $type:ident, $kind:literal, $before:literal, $parse:path, $rule:literal, $wanted:literal) => {
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
+        $(#[$doc])*
+        pub struct $type(pub semver::Version);
 
-/// A version by Semantic Versioning 2.0.0, for example `1.2.3-rc.1`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
-#[schema(value_type = String, max_length = 63, pattern = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("1.2.3"))]
-pub struct Version(pub semver::Version);
+        impl FromStr for $type {
+            type Err = InvalidValue;
 
-/// A version of Kubernetes without `v`. One with `v` is accepted too.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
-#[schema(value_type = String, max_length = 64, pattern = r"^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("1.12.3"))]
-pub struct KubernetesVersion(pub semver::Version);
+            fn from_str(text: &str) -> Result<Self, InvalidValue> {
+                $parse(text).map(Self).ok_or_else(|| invalid($kind, text, $rule))
+            }
+        }
 
-/// The target version of an upgrade, with `v`: `v1.12.3`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, utoipa::ToSchema)]
-#[schema(value_type = String, max_length = 64, pattern = r"^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("v1.12.3"))]
-pub struct TargetVersion(pub semver::Version);
-
-impl FromStr for Version {
-    type Err = InvalidValue;
-
-    fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        const RULE: &str = "must be a semantic version of at most 63 characters, for example 1.2.3";
-        semver(text).map(Self).ok_or_else(|| invalid("version", text, RULE))
-    }
-}
-
-impl FromStr for KubernetesVersion {
-    type Err = InvalidValue;
-
-    fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        const RULE: &str = "must be a version of Kubernetes, for example 1.12.3";
-        let version = semver(text.strip_prefix('v').unwrap_or(text));
-        version
-            .map(Self)
-            .ok_or_else(|| invalid("Kubernetes version", text, RULE))
-    }
-}
-
-impl FromStr for TargetVersion {
-    type Err = InvalidValue;
-
-    fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        const RULE: &str = "must be a version of Kubernetes with a leading v, for example v1.12.3";
-        let version = text.strip_prefix('v').and_then(semver);
-        version.map(Self).ok_or_else(|| invalid("target version", text, RULE))
-    }
-}
-
-/// `Display`, serializing and parsing, with a prefix before the number.
-macro_rules! written {
-    ($type:ident, $before:literal, $wanted:literal) => {
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, concat!($before, "{}"), self.0)
@@ -74,24 +34,48 @@ macro_rules! written {
         read_as_text!($type, $wanted);
     };
 }
-written!(Version, "", "a version, for example 1.2.3");
-written!(KubernetesVersion, "", "a version of Kubernetes, for example 1.12.3");
-written!(TargetVersion, "v", "a version of Kubernetes, for example v1.12.3");
-
-text_value! {
-    /// A version with a numbering of its own, for example `17.03.2-ce` of Docker, which is not a semantic version.
-    #[schema(max_length = 63, pattern = r"^v?[0-9][A-Za-z0-9.+\-~_]*$", examples("17.03.2-ce"))]
-    VersionText, "version", version_text,
-    "must be a version of at most 63 ASCII characters, for example 17.03.2-ce"
+version! {
+    /// A version by Semantic Versioning 2.0.0, for example `1.2.3-rc.1`.
+    #[schema(value_type = String, max_length = 63, pattern = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("1.2.3"))]
+    Version, "version", "", number,
+    "must be a semantic version of at most 63 characters, for example 1.2.3",
+    "a version, for example 1.2.3"
+}
+version! {
+    /// A version of Kubernetes without `v`. One with `v` is accepted too.
+    #[schema(value_type = String, max_length = 64, pattern = r"^v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("1.12.3"))]
+    KubernetesVersion, "Kubernetes version", "", number_or_v_number,
+    "must be a version of Kubernetes, for example 1.12.3",
+    "a version of Kubernetes, for example 1.12.3"
+}
+version! {
+    /// The target version of an upgrade, with `v`: `v1.12.3`.
+    #[schema(value_type = String, max_length = 64, pattern = r"^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*)(\.(0|[1-9][0-9]*|[0-9]*[A-Za-z\-][0-9A-Za-z\-]*))*)?(\+[0-9A-Za-z\-]+(\.[0-9A-Za-z\-]+)*)?$", examples("v1.12.3"))]
+    TargetVersion, "target version", "v", v_number,
+    "must be a version of Kubernetes with a leading v, for example v1.12.3",
+    "a version of Kubernetes, for example v1.12.3"
 }
 
-fn version_text(text: &str) -> bool {
-    let number = text.strip_prefix('v').unwrap_or(text);
-    text.len() <= MAX_BYTES
-        && number.starts_with(|c: char| c.is_ascii_digit())
-        && number
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b".+-~_".contains(&b))
+fn number(text: &str) -> Option<semver::Version> {
+    (text.len() <= MAX_BYTES)
+        .then(|| semver::Version::parse(text).ok())
+        .flatten()
+}
+
+fn v_number(text: &str) -> Option<semver::Version> {
+    text.strip_prefix('v').and_then(number)
+}
+
+fn number_or_v_number(text: &str) -> Option<semver::Version> {
+    number(text.strip_prefix('v').unwrap_or(text))
+}
+
+pattern_value! {
+    /// A version with a numbering of its own, for example `17.03.2-ce` of Docker, which is not a semantic version.
+    VersionText, "version",
+    r"^v?[0-9][A-Za-z0-9.+\-~_]*$",
+    most 63, example "17.03.2-ce",
+    "must be a version of at most 63 ASCII characters, for example 17.03.2-ce"
 }
 
 #[cfg(test)]
@@ -105,19 +89,8 @@ mod tests {
         assert_eq!("v1.12.3".parse::<TargetVersion>().unwrap().to_string(), "v1.12.3");
         assert_eq!("17.03.2-ce".parse::<VersionText>().unwrap().to_string(), "17.03.2-ce");
         let long = format!("1.2.3-{}", "a".repeat(63));
-        for text in [
-            "",
-            "v",
-            "1",
-            "1.2",
-            "01.2.3",
-            "1.2.3 ",
-            "1.2.3\n",
-            "1.2.x",
-            "latest",
-            "1.2.\u{663}",
-            &long,
-        ] {
+        let none = "|v|1|1.2|01.2.3|1.2.3 |1.2.3\n|1.2.x|latest|1.2.\u{663}";
+        for text in none.split('|').chain([&*long]) {
             assert!(text.parse::<Version>().is_err(), "{text:?}");
             assert!(text.parse::<KubernetesVersion>().is_err(), "{text:?}");
             assert!(format!("v{text}").parse::<TargetVersion>().is_err(), "{text:?}");

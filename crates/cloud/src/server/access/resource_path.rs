@@ -89,7 +89,7 @@ impl ResourcePath {
     ///
     /// # Errors
     /// If one does not exist, or if the organization is locked.
-    pub(crate) async fn require_parents(&self, source: &mut dyn Source, kind: Kind, writes: bool) -> Result<(), Error> {
+    pub(crate) async fn check_parents(&self, source: &mut dyn Source, kind: Kind, writes: bool) -> Result<(), Error> {
         if writes && !self.organization.is_empty() {
             unlocked(source, &self.organization).await?;
         }
@@ -114,7 +114,7 @@ impl ResourcePath {
 
 /// The object that the path refers to.
 pub(crate) async fn find(source: &mut dyn Source, kind: Kind, resource: &ResourcePath) -> Result<Row, Error> {
-    resource.require_parents(source, kind, false).await?;
+    resource.check_parents(source, kind, false).await?;
     let row = source.get(kind, &resource.id).await?;
     let row = row.filter(|row| match kind {
         Kind::Organization => true,

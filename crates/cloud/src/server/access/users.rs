@@ -1,6 +1,9 @@
-//! Permissions over a user, and the rule that every organization keeps an owner.
+//! Permissions over a user, the end of a user's access, and the rule that every organization keeps an owner.
+
+use jiff::Timestamp;
 
 use crate::models::Kind;
+use crate::models::values::EndTime;
 use crate::server::Error;
 use crate::server::digest::uuid;
 use crate::server::principal::{OrgRole, Principal};
@@ -10,6 +13,38 @@ use crate::server::store::{Row, Source, Transaction, membership_id};
 /// The role of a membership.
 pub(crate) fn role_of(membership: &Row) -> Option<OrgRole> {
     membership.text("role").and_then(OrgRole::of)
+}
+
+/// The end of the access of a user, of a role binding, or of an SSH key; `None` if it does not end.
+pub(crate) fn end_of(row: &Row) -> Option<EndTime> {
+    row.text("expires_at").and_then(EndTime::of_field)
+}
+
+/// Checks that the access of a user has not ended.
+pub(crate) fn not_ended(user: &Row, now: Timestamp) -> Result<(), Refusal> {
+    match end_of(user).filter(|end| end.has_passed(now)) {
+        Some(end) => {
+            let message =
+                format!("your access ended at {end}: ask an admin of your organization for a later expires_at");
+            Err(Refusal::new(http::StatusCode::UNAUTHORIZED, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks that the access of a user who becomes an owner or an operator does not end: an organization or the server
+/// would be left without one.
+pub(crate) fn never_ends(user: &Row) -> Result<(), Refusal> {
+    match end_of(user) {
+        Some(end) => {
+            let reason = format!("is {end}, and the access of an owner or operator cannot end: remove it first");
+            Err(Refusal {
+                status: http::StatusCode::CONFLICT,
+                ..Refusal::field("expires_at", reason)
+            })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Returns true if the member has no SSH access to the nodes of clusters.

@@ -20,8 +20,9 @@ use tidewaiter_kit::SharedClock;
 use uuid::Uuid;
 
 use crate::models::Kind;
+use crate::models::values::EndTime;
 use crate::server::Error;
-use crate::server::access::users::role_of;
+use crate::server::access::users::{end_of, role_of};
 use crate::server::digest::{head, uuid};
 use crate::server::keys::hash::{ApiKey, KEY_PREFIX};
 use crate::server::keys::token::Tokens;
@@ -59,10 +60,8 @@ impl<'a> Token<'a> {
         if self.0.starts_with(KEY_PREFIX) {
             return ApiKey::parse(self.0).ok().map(Credential::Key);
         }
-        let claims = authenticator
-            .tokens
-            .load()
-            .verify(self.0, authenticator.clock.now(), accepted);
+        let (tokens, now) = (authenticator.tokens.load(), authenticator.clock.now());
+        let claims = tokens.verify(self.0, now, accepted);
         claims.ok().map(Credential::Claims)
     }
 }
@@ -109,7 +108,6 @@ impl ProvenKeys {
 pub(crate) struct Authenticator {
     store: Store,
     clock: SharedClock,
-    /// Signs and verifies tokens.
     pub(crate) tokens: ArcSwap<Tokens>,
     /// The API keys that are looked up apart from those that anybody may have invented.
     pub(crate) proven_keys: ProvenKeys,
@@ -152,8 +150,8 @@ impl Authenticator {
                 }
                 (found, key.id(), key.id(), None)
             }
-            Credential::Claims(claims) => {
-                let (found, key) = self.by_claims(&claims).await?.unzip();
+            Credential::Claims(mut claims) => {
+                let (found, key) = self.by_claims(&mut claims).await?.unzip();
                 (found, claims.id, key.unwrap_or_default(), Some(claims))
             }
         };
@@ -207,17 +205,18 @@ impl Authenticator {
         }))
     }
 
-    /// The caller, and the id of the user or API key for which the token was issued.
-    async fn by_claims(&self, claims: &Claims) -> Result<Option<(Principal, Uuid)>, Error> {
+    /// The caller, and the id of the user or API key for which the token was issued. The token of a user expires with
+    /// the user's access at the latest.
+    async fn by_claims(&self, claims: &mut Claims) -> Result<Option<(Principal, Uuid)>, Error> {
         let user = match &claims.token_use {
-            TokenUse::Kubernetes { user, .. } => user,
+            TokenUse::Kubernetes { user, .. } => *user,
             TokenUse::User(user) => {
                 // A token is revoked by deleting its row.
                 let row = self.store.get(Kind::Token, &claims.id.to_string()).await?;
                 if row.is_none_or(|row| row.parent_id != user.to_string()) {
                     return Ok(None);
                 }
-                user
+                *user
             }
             TokenUse::Cluster(cluster) => {
                 let row = self.store.get(Kind::Token, &claims.id.to_string()).await?;
@@ -234,25 +233,36 @@ impl Authenticator {
                 return Ok(exists.then(|| (principal, uuid(&row.parent_id))));
             }
         };
-        let principal = self.user_principal(user.0).await?;
-        Ok(principal.map(|principal| (principal, user.0)))
+        let Some((principal, end)) = self.user_principal(user.0).await? else {
+            return Ok(None);
+        };
+        if let Some(end) = end {
+            claims.expires_at = claims.expires_at.min(end.get());
+        }
+        Ok(Some((principal, user.0)))
     }
 
-    /// A user with the roles in all organizations, if the user exists.
-    pub(crate) async fn user_principal(&self, user: Uuid) -> Result<Option<Principal>, StoreError> {
+    /// A user with the roles in all organizations, and the end of the user's access; `None` if there is no such user,
+    /// or the access has ended.
+    async fn user_principal(&self, user: Uuid) -> Result<Option<(Principal, Option<EndTime>)>, StoreError> {
         let id = user.to_string();
-        if self.store.get(Kind::User, &id).await?.is_none() {
+        let Some(row) = self.store.get(Kind::User, &id).await? else {
+            return Ok(None);
+        };
+        let end = end_of(&row);
+        if end.is_some_and(|end| end.has_passed(self.clock.now())) {
             return Ok(None);
         }
         let memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
         let operator = self.store.get(Kind::Operator, &id).await?.is_some();
         let membership = |row: &Row| Some((uuid(&row.organization_id), role_of(row)?));
         let memberships: BTreeMap<Uuid, OrgRole> = memberships.iter().filter_map(membership).collect();
-        Ok(Some(Principal::User {
+        let principal = Principal::User {
             id: user,
             memberships,
             operator,
-        }))
+        };
+        Ok(Some((principal, end)))
     }
 }
 
@@ -264,10 +274,8 @@ impl Authenticated {
         let lives = self.claims.as_ref().is_none_or(|claims| now < claims.expires_at);
         // Removing a key from its directory invalidates its tokens.
         let tokens = authenticator.tokens.load();
-        let proven = self
-            .signed_by
-            .as_ref()
-            .is_none_or(|id| tokens.ring().find(id).is_some());
+        let key = self.signed_by.as_ref();
+        let proven = key.is_none_or(|id| tokens.ring().find(id).is_some());
         lives && proven && authenticator.store.feed().identity_holds(self.as_of, &self.depends_on)
     }
 

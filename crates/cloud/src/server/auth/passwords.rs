@@ -1,20 +1,18 @@
 //! Hashes and verifies passwords, within the limits of both.
 
 use serde_json::{Map, Value};
-use tidewaiter_kit::Clock;
 
 use super::guesses::Attempt;
 use crate::server::Error;
-use crate::server::http::limits::Limits;
+use crate::server::http::call::Call;
 use crate::server::keys::hash::{Password, verify_password};
-use crate::server::principal::Principal;
 use crate::server::refusal::Refusal;
+use crate::server::state::AppState;
 
 /// Removes the password in `field` of `body`, and returns its hash.
 pub(crate) async fn hash_password(
-    limits: &Limits,
-    clock: &dyn Clock,
-    asker: &Principal,
+    app: &AppState,
+    call: &Call,
     body: &mut Map<String, Value>,
     field: &str,
 ) -> Result<Option<String>, Error> {
@@ -24,18 +22,18 @@ pub(crate) async fn hash_password(
         Some(_) => return Err(Refusal::field(field, "must be a text").into()),
     };
     Password::new(&password).map_err(|error| Refusal::field(field, error))?;
+    let asker = &call.caller()?.principal;
     let share = (asker.actor(), asker.organization().to_string(), true);
     let hash = move || {
         let password = Password::new(&password).map_err(Error::internal)?;
         password.hash().map_err(Error::internal)
     };
-    limits.hashed(clock, share, hash).await.map(Some)
+    app.limits.hashed(&*app.clock, share, hash).await.map(Some)
 }
 
 /// Returns true if `password` is the one of the hash `stored`; one without a hash takes as long.
 pub(crate) async fn verify(
-    limits: &Limits,
-    clock: &dyn Clock,
+    app: &AppState,
     password: String,
     stored: Option<String>,
     organization: &str,
@@ -44,7 +42,7 @@ pub(crate) async fn verify(
     let password = zeroize::Zeroizing::new(password);
     let share = (attempt.share(), organization.to_owned(), attempt.proven);
     let check = move || verify_password(&password, stored.as_deref()).map_err(Error::internal);
-    let is_right = limits.hashed(clock, share, check).await?;
+    let is_right = app.limits.hashed(&*app.clock, share, check).await?;
     if is_right {
         attempt.succeeded().await;
     } else {

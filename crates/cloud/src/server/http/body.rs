@@ -72,12 +72,8 @@ fn too_slow() -> Refusal {
 fn check_type(call: &Call) -> Result<(), Refusal> {
     let json = matches!(call.endpoint.takes, Input::Json(_) | Input::Patch(_));
     if let (true, Some(media_type)) = (json, call.header(&CONTENT_TYPE)) {
-        let essence = media_type
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
+        let essence = media_type.split(';').next().unwrap_or_default();
+        let essence = essence.trim().to_ascii_lowercase();
         if !["application/json", "application/merge-patch+json"].contains(&&*essence) {
             let message = format!(
                 "content-type: is {:.64}, must be application/json",

@@ -7,7 +7,7 @@ use tidewaiter_kit::Clock;
 use tidewaiter_kit::clock::timeout;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::permits::{CALLER_WAIT, Keyed, WAIT, too_soon};
+use super::permits::{CALLER_WAIT, Keyed, WAIT};
 use crate::server::refusal::Refusal;
 
 /// The unit of a reservation, in bytes.
@@ -58,10 +58,8 @@ impl Budget {
         let of_organization = self.by_organization.wait_for(clock, organization, units).await;
         let of_organization = of_organization.map_err(|_| exceeded("its organization"))?;
         let of_all = timeout(clock, WAIT, Arc::clone(&self.all).acquire_many_owned(units)).await;
-        let of_all = of_all
-            .ok()
-            .and_then(Result::ok)
-            .ok_or_else(|| exceeded("all callers"))?;
+        let of_all = of_all.ok().and_then(Result::ok);
+        let of_all = of_all.ok_or_else(|| exceeded("all callers"))?;
         Ok(Reserved {
             _permits: [of_caller, of_organization, of_all],
         })
@@ -69,10 +67,8 @@ impl Budget {
 }
 
 fn exceeded(whose: &str) -> Refusal {
-    Refusal {
-        message: format!(
-            "the bodies of the requests in progress of {whose} are too large together: try again when some have ended"
-        ),
-        ..too_soon(1)
-    }
+    let message = format!(
+        "the bodies of the requests in progress of {whose} are too large together: try again when some have ended"
+    );
+    Refusal::too_many(message, 1)
 }

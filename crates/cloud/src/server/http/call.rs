@@ -19,11 +19,8 @@ use crate::server::store::{Author, Origin};
 /// The ids in a path that determine the permission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathIds {
-    /// `organization_id`.
     pub organization: Option<Uuid>,
-    /// `cluster_id`.
     pub cluster: Option<Uuid>,
-    /// `user_id`.
     pub user: Option<Uuid>,
 }
 
@@ -111,11 +108,9 @@ impl Call {
             self.headers.contains_key(header) && !self.endpoint.shared.contains(name)
         };
         let conditions = [(IF_MATCH, "If-Match"), (IF_NONE_MATCH, "If-None-Match")];
+        let reason = "is not supported for this request: leave it out";
         match conditions.iter().find(|condition| unchecked(condition)) {
-            Some((_, name)) => Err(Refusal::parameter(
-                *name,
-                "is not supported for this request: leave it out",
-            )),
+            Some((_, name)) => Err(Refusal::parameter(*name, reason)),
             None => Ok(()),
         }
     }

@@ -82,10 +82,8 @@ mod tests {
             ("10.0.0.1", &["for=203.0.113.9, for=_hidden"], "10.0.0.1"),
             ("10.0.0.1", &["for=203.0.113.9, proto=https"], "10.0.0.1"),
         ] {
-            let headers = fields
-                .iter()
-                .map(|field| (FORWARDED, HeaderValue::from_static(field)))
-                .collect();
+            let headers = fields.iter().map(|field| (FORWARDED, HeaderValue::from_static(field)));
+            let headers = headers.collect();
             let found = proxies.client(peer.parse().unwrap(), &headers);
             assert_eq!(found, client.parse::<IpAddr>().unwrap(), "{peer} {fields:?}");
         }

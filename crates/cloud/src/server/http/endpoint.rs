@@ -8,7 +8,6 @@ use crate::server::keys::token::AcceptedUses;
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;
 
-/// The permission that an endpoint requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// None: not even a token.
@@ -33,15 +32,12 @@ pub enum Permission {
 /// A method of a path.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// The method.
     pub method: Method,
     /// The path, with its parameters in braces: `/v3/organizations/{organization_id}`.
     pub path: String,
-    /// A short summary.
     pub summary: String,
     /// The section in the description.
     pub tag: &'static str,
-    /// The required permission.
     pub may: Permission,
     /// The kind of the objects, if its handler is shared by several kinds.
     pub kind: Option<Kind>,
@@ -51,7 +47,6 @@ pub struct Endpoint {
     pub shared: &'static [&'static str],
     /// The maximum size of the request body, in bytes.
     pub max_body: usize,
-    /// The tokens that it accepts.
     pub(crate) accepted: AcceptedUses,
     /// The status of a refusal that other endpoints do not have.
     pub refuses: Option<StatusCode>,
@@ -59,26 +54,19 @@ pub struct Endpoint {
     pub(crate) reveals: Option<(Action, Kind)>,
     /// True if no GET returns the body of its response.
     pub is_shown_once: bool,
-    /// The request body.
     pub takes: Input,
-    /// The body of a successful response.
     pub answers: Output,
 }
 
-/// The request body of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// No body.
     Nothing,
-    /// JSON with this schema.
     Json(Body),
     /// A JSON merge patch (RFC 7386) of this schema.
     Patch(Body),
-    /// Text.
     Text,
 }
 
-/// The successful response of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// 200 with a list of objects with this schema.

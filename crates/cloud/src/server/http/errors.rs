@@ -20,10 +20,7 @@ pub(crate) fn overloaded() -> Refusal {
 }
 
 pub(crate) fn busy(message: &str) -> Refusal {
-    Refusal {
-        retry_after: Some(COME_AGAIN),
-        ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("{message}; try again later"))
-    }
+    Refusal::too_many(format!("{message}; try again later"), COME_AGAIN).with_status(StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// The response for an error; details are only logged.

@@ -22,10 +22,8 @@ pub(crate) fn check_headers(request: &Request) -> Result<(), Refusal> {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
     }
     if request.version() == Version::HTTP_11 && count(&HOST) == 0 {
-        return Err(Refusal::new(
-            StatusCode::BAD_REQUEST,
-            "host: is missing; HTTP/1.1 needs it",
-        ));
+        let message = "host: is missing; HTTP/1.1 needs it";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
     }
     Ok(())
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use http::StatusCode;
 use tidewaiter_kit::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
@@ -50,7 +49,6 @@ const LOOKUPS: usize = READERS as usize / 2;
 /// theirs after a restart, and other requests always find a connection that reads.
 const OPENINGS: usize = READERS as usize / 4;
 const OPENINGS_BY_ORGANIZATION: usize = 1;
-/// The settings of the limits.
 #[derive(Clone, Debug)]
 pub struct LimitSettings {
     /// The maximum number of requests per second of one caller, with bursts of ten times as many.
@@ -94,7 +92,6 @@ pub struct Limits {
     pub(crate) budget: Budget,
     /// The bodies of others.
     pub(crate) unauthenticated_bodies: UnauthenticatedBodies,
-    /// The proxies whose `Forwarded` header names the client.
     pub(crate) proxies: TrustedProxies,
 }
 
@@ -208,10 +205,7 @@ impl Limits {
             let message = format!(
                 "you already have {limit} open change streams: close one, or ask the operator of the server to raise streamsPerCaller"
             );
-            Refusal {
-                retry_after: Some(1),
-                ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, message)
-            }
+            Refusal::too_many(message, 1)
         })
     }
 

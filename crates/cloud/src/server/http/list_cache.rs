@@ -11,7 +11,6 @@ use prometheus::IntCounter;
 use super::call::Call;
 use super::response_budget::{Held, ResponseBudget};
 use crate::server::Error;
-use crate::server::digest::etag;
 use crate::server::refusal::Refusal;
 use crate::server::store::{Feed, Scope};
 
@@ -20,7 +19,6 @@ const MAX_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// The time after which a computed response is dropped that nobody took.
 const FLIGHT: Duration = Duration::from_secs(1);
 
-/// The cached responses.
 pub(crate) struct ListCache {
     cached: Cache<String, Arc<CachedList>>,
     /// The responses that are being computed, each for all requests that wait for it.
@@ -122,12 +120,12 @@ pub(crate) struct CachedList {
 }
 
 impl CachedList {
-    /// A response that was read when `as_of` was the last published change.
-    pub(crate) fn new(as_of: i64, scopes: Vec<Scope>, body: Bytes, next: Option<String>) -> Self {
+    /// A response that was read when `as_of` was the last published change: its body and its ETag.
+    pub(crate) fn new(as_of: i64, scopes: Vec<Scope>, (body, etag): (Bytes, String), next: Option<String>) -> Self {
         Self {
             as_of,
             scopes,
-            etag: etag(&body),
+            etag,
             body: Some(body),
             next,
             sent: Mutex::default(),

@@ -5,7 +5,6 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use parking_lot::Mutex;
 use tidewaiter_kit::Clock;
 use tidewaiter_kit::clock::timeout;
@@ -25,11 +24,7 @@ pub(crate) const CALLER_WAIT: Duration = Duration::from_secs(5);
 
 /// The refusal of a request above the limit, which may be retried after `seconds`, at least one.
 pub(crate) fn too_soon(seconds: u64) -> Refusal {
-    let message = format!("too many requests: try again in {seconds} seconds");
-    Refusal {
-        retry_after: Some(seconds),
-        ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, message)
-    }
+    Refusal::too_many(format!("too many requests: try again in {seconds} seconds"), seconds)
 }
 
 /// A limit that each key has for itself.

@@ -11,7 +11,7 @@ use crate::server::digest::etag;
 use crate::server::store::Row;
 
 /// A successful response, which can be stored for a repeated request.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) location: Option<String>,
@@ -63,11 +63,9 @@ impl Reply {
         let body = text(body);
         Self {
             status: StatusCode::OK.as_u16(),
-            location: None,
             etag: Some(etag(body.as_bytes())),
             body,
-            secret_of: None,
-            bare: None,
+            ..Self::default()
         }
     }
 
@@ -75,11 +73,7 @@ impl Reply {
     pub(crate) fn nothing() -> Self {
         Self {
             status: StatusCode::NO_CONTENT.as_u16(),
-            location: None,
-            etag: None,
-            body: String::new(),
-            secret_of: None,
-            bare: None,
+            ..Self::default()
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::call::Call;
 use super::permits::{CALLER_WAIT, Keyed};
 use crate::server::Error;
+use crate::server::digest::GrowingEtag;
 use crate::server::refusal::Refusal;
 use crate::server::store::READERS;
 
@@ -46,7 +47,6 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-/// The budget of a server.
 pub(crate) struct ResponseBudget {
     clock: SharedClock,
     all: Arc<Semaphore>,
@@ -72,10 +72,7 @@ fn too_large() -> Refusal {
 /// The refusal while the responses `to` somebody take all of their part.
 fn full(to: &str, part: &str, status: StatusCode) -> Refusal {
     let message = format!("the responses {to} that are not yet received have {part}: try again in 1 second");
-    Refusal {
-        retry_after: Some(1),
-        ..Refusal::new(status, message)
-    }
+    Refusal::too_many(message, 1).with_status(status)
 }
 
 fn own_are_full() -> Refusal {
@@ -227,6 +224,7 @@ impl AsRef<[u8]> for Sent {
 /// The text of a list, which grows item by item.
 pub(crate) struct Items {
     text: Vec<u8>,
+    etag: GrowingEtag,
     held: Held,
     /// The permit to read, of the organization.
     _reading: OwnedSemaphorePermit,
@@ -235,8 +233,11 @@ pub(crate) struct Items {
 impl Items {
     pub(crate) async fn begin(budget: &ResponseBudget, call: &Call) -> Result<Self, Refusal> {
         let reading = budget.lists.wait(&*budget.clock, &call.by().queue).await?;
+        let mut etag = GrowingEtag::default();
+        etag.add(b"[");
         Ok(Self {
             text: vec![b'['],
+            etag,
             held: budget.hold_first(call).await?,
             _reading: reading,
         })
@@ -247,19 +248,22 @@ impl Items {
     }
 
     pub(crate) fn push(&mut self, item: &impl Serialize) -> Result<(), Error> {
-        if self.text.len() > 1 {
+        let before = self.text.len();
+        if before > 1 {
             self.text.push(b',');
         }
         serde_json::to_writer(&mut self.text, item).map_err(Error::internal)?;
+        self.etag.add(&self.text[before..]);
         Ok(self.held.enlarge(self.text.len())?)
     }
 
-    /// The whole text, with the part of the budget that it needs.
-    pub(crate) fn end(mut self) -> Result<(Bytes, Held), Refusal> {
+    /// The whole text and its ETag, with the part of the budget that it needs.
+    pub(crate) fn end(mut self) -> Result<((Bytes, String), Held), Refusal> {
         self.text.push(b']');
+        self.etag.add(b"]");
         self.text.shrink_to_fit();
         self.held.resize(self.text.len())?;
-        Ok((Bytes::from(self.text), self.held))
+        Ok(((Bytes::from(self.text), self.etag.end()), self.held))
     }
 }
 

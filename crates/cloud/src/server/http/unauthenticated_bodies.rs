@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::permits::too_soon;
 use crate::server::refusal::Refusal;
 
 /// The maximum number of bodies that arrive concurrently. Each has at most 8 KiB.
@@ -40,7 +39,7 @@ impl UnauthenticatedBodies {
 
 fn overtaken() -> Refusal {
     let message = format!("the body arrived later than those of {MOST} other requests: try again in 1 second");
-    Refusal { message, ..too_soon(1) }
+    Refusal::too_many(message, 1)
 }
 
 #[cfg(test)]

@@ -32,7 +32,6 @@ pub enum HashError {
     /// The library failed: no memory or randomness is available.
     #[error("cannot hash")]
     Hash(#[source] password_hash::Error),
-    /// The stored text is not a PHC string of argon2.
     #[error("the stored hash cannot be read")]
     Stored(#[source] password_hash::Error),
 }
@@ -40,7 +39,6 @@ pub enum HashError {
 /// A password that violates the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPassword {
-    /// Too short or too long.
     #[error("must have {} to {} characters", PASSWORD_CHARACTERS.start(), PASSWORD_CHARACTERS.end())]
     Length,
     /// It contains a control character, which cannot be typed reliably.
@@ -126,10 +124,8 @@ impl ApiKey {
     /// # Errors
     /// If the text is not an API key.
     pub fn parse(text: &str) -> Result<Self, InvalidApiKey> {
-        let (id, secret) = text
-            .strip_prefix(KEY_PREFIX)
-            .and_then(|rest| rest.split_once('_'))
-            .ok_or(InvalidApiKey)?;
+        let parts = text.strip_prefix(KEY_PREFIX).and_then(|rest| rest.split_once('_'));
+        let (id, secret) = parts.ok_or(InvalidApiKey)?;
         let parsed = Uuid::try_parse(id).map_err(|_| InvalidApiKey)?;
         if parsed.simple().to_string() != id {
             return Err(InvalidApiKey);

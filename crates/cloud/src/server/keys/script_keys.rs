@@ -14,15 +14,11 @@ use crate::server::refusal::Refusal;
 /// A key for scripts cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptKeyError {
-    /// The file cannot be read.
     #[error("a key of scriptKeys cannot be used")]
     File(#[from] SecretFileError),
-    /// The file is no key for scripts.
     #[error("scriptKeys has {}", path.display())]
     Key {
-        /// The file.
         path: PathBuf,
-        /// The reason why it cannot be used.
         #[source]
         source: SignatureError,
     },

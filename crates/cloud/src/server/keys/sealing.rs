@@ -27,53 +27,30 @@ const HEAD: usize = 1 + KeyId::BYTES + NONCE_LEN;
 /// An encryption or decryption failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SealingError {
-    /// The file could not be read or written.
     #[error(transparent)]
     File(#[from] SecretFileError),
     /// A line of the file is not a key.
     #[error("line {line} of {}: {rule}", path.display())]
     Line {
-        /// The file.
         path: PathBuf,
-        /// The number of the line, from 1.
         line: usize,
-        /// The violated rule.
         rule: &'static str,
     },
-    /// The file contains no key.
     #[error("{} contains no key", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The value was encrypted with a key that is not in the file.
+    Empty { path: PathBuf },
     #[error("the value is encrypted with the key {id}, which {} does not contain", path.display())]
-    NoKey {
-        /// The id of the key.
-        id: KeyId,
-        /// The file.
-        path: PathBuf,
-    },
+    NoKey { id: KeyId, path: PathBuf },
     /// The keys of the file are not those of the database.
     #[error(
         "{} does not contain the key {id}, with which values of the database are encrypted: add its line, or put the right file there",
         path.display()
     )]
-    Lacking {
-        /// The id of the key.
-        id: KeyId,
-        /// The file.
-        path: PathBuf,
-    },
+    Lacking { id: KeyId, path: PathBuf },
     /// The value is not an encrypted one, or was written by a newer version.
     #[error("the value is not an encrypted value")]
     Malformed,
-    /// The value was modified, or encrypted for another owner.
     #[error("the value encrypted with the key {id} was modified or belongs to another object")]
-    Refused {
-        /// The id of the key.
-        id: KeyId,
-    },
+    Refused { id: KeyId },
     /// The library could not encrypt or create a key: no randomness is available.
     #[error("cannot seal")]
     Seal,
@@ -109,9 +86,7 @@ impl fmt::Debug for KeyId {
 pub struct Owner<'a> {
     /// The kind and field: `registry.credentials`.
     pub kind: &'a str,
-    /// The object.
     pub object: Uuid,
-    /// Its organization.
     pub organization: Uuid,
 }
 

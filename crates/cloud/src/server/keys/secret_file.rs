@@ -17,53 +17,20 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 const ROOT: u32 = 0;
 
-/// The error of a key file.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
-    /// The file does not exist, or cannot be read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file or directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-    /// Other users may have read or replaced the key.
+    Read { path: PathBuf, source: io::Error },
     #[error("{} is accessible to other users (mode {mode:04o}): run chmod 600 {}", path.display(), path.display())]
-    Mode {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// Another user owns the file and can change it.
+    Mode { path: PathBuf, mode: u32 },
     #[error("{} belongs to the user {owner}: it must belong to the user that runs this process, or to root", path.display())]
-    Owner {
-        /// The file.
-        path: PathBuf,
-        /// The uid of the owner.
-        owner: u32,
-    },
-    /// The file is not UTF-8, or is too large.
+    Owner { path: PathBuf, owner: u32 },
     #[error("{} is not a key file: it must be text of at most {MAX_BYTES} bytes", path.display())]
-    NoText {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file already exists.
+    NoText { path: PathBuf },
     #[error("{} already exists and is never overwritten: the data that its keys protect would be lost", path.display())]
-    Exists {
-        /// The file or directory.
-        path: PathBuf,
-    },
-    /// The file cannot be written.
+    Exists { path: PathBuf },
     #[error("cannot write {}", path.display())]
-    Write {
-        /// The file or directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 impl SecretFileError {
@@ -92,40 +59,27 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, SecretFileError> {
 }
 
 fn check(path: &Path, metadata: &Metadata) -> Result<(), SecretFileError> {
-    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
-    match verdict(rustix::process::geteuid().as_raw(), owner, mode) {
-        FileState::Ours => Ok(()),
-        FileState::Open => Err(SecretFileError::Mode {
-            path: path.to_owned(),
-            mode,
-        }),
-        FileState::Theirs => Err(SecretFileError::Owner {
-            path: path.to_owned(),
-            owner,
-        }),
-    }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum FileState {
-    Ours,
-    Open,
-    Theirs,
+    verdict(
+        path,
+        rustix::process::geteuid().as_raw(),
+        metadata.uid(),
+        metadata.mode() & 0o7777,
+    )
 }
 
 /// The rule of PostgreSQL for its key: our group may read a file of root, because Kubernetes mounts a Secret this way
 /// for a process that is not root (`fsGroup`).
-fn verdict(us: u32, owner: u32, mode: u32) -> FileState {
+fn verdict(path: &Path, us: u32, owner: u32, mode: u32) -> Result<(), SecretFileError> {
+    let path = path.to_owned();
     let forbidden = match owner {
         _ if owner == us => 0o077,
         ROOT => 0o037,
-        _ => return FileState::Theirs,
+        _ => return Err(SecretFileError::Owner { path, owner }),
     };
-    if mode & forbidden == 0 {
-        FileState::Ours
-    } else {
-        FileState::Open
+    if mode & forbidden != 0 {
+        return Err(SecretFileError::Mode { path, mode });
     }
+    Ok(())
 }
 
 /// Creates the file with mode 0600; refuses to overwrite an existing file.
@@ -150,7 +104,6 @@ pub fn replace(path: &Path, content: &str) -> Result<(), SecretFileError> {
     sync_folder_of(path)
 }
 
-/// Removes the file.
 pub(crate) fn remove(path: &Path) -> Result<(), SecretFileError> {
     std::fs::remove_file(path).map_err(unwritable(path))?;
     sync_folder_of(path)
@@ -219,20 +172,28 @@ mod tests {
     #[test]
     fn the_owner_decides_what_a_mode_may_be() {
         let (us, other) = (1000, 1001);
+        let (ours, open, theirs) = (None, Some("chmod 600"), Some("belongs to the user"));
         let table = [
-            (us, us, 0o600, FileState::Ours),
-            (us, us, 0o400, FileState::Ours),
-            (us, us, 0o440, FileState::Open),
-            (us, ROOT, 0o440, FileState::Ours),
-            (us, ROOT, 0o460, FileState::Open),
-            (us, ROOT, 0o444, FileState::Open),
-            (us, other, 0o600, FileState::Theirs),
-            (us, other, 0o400, FileState::Theirs),
-            (ROOT, ROOT, 0o440, FileState::Open),
-            (ROOT, us, 0o600, FileState::Theirs),
+            (us, us, 0o600, ours),
+            (us, us, 0o400, ours),
+            (us, us, 0o440, open),
+            (us, ROOT, 0o440, ours),
+            (us, ROOT, 0o460, open),
+            (us, ROOT, 0o444, open),
+            (us, other, 0o600, theirs),
+            (us, other, 0o400, theirs),
+            (ROOT, ROOT, 0o440, open),
+            (ROOT, us, 0o600, theirs),
         ];
         for (us, owner, mode, expected) in table {
-            assert_eq!(verdict(us, owner, mode), expected, "{us} {owner} {mode:o}");
+            let refusal = verdict(Path::new("key"), us, owner, mode)
+                .err()
+                .map(|error| error.to_string());
+            let is_as_expected = match (&refusal, expected) {
+                (Some(refusal), Some(words)) => refusal.contains(words),
+                (refusal, words) => refusal.is_none() && words.is_none(),
+            };
+            assert!(is_as_expected, "{us} {owner} {mode:o}: {refusal:?}");
         }
     }
 

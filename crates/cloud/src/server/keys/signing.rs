@@ -39,29 +39,14 @@ const SUFFIX: &str = ".pem";
 /// The error of a key ring.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
-    /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] SecretFileError),
-    /// The directory of a new ring already contains keys.
     #[error("{} already contains signing keys: add one with tidewaiter cloud keys rotate", folder.display())]
-    NotEmpty {
-        /// The directory.
-        folder: PathBuf,
-    },
-    /// The directory contains no key.
+    NotEmpty { folder: PathBuf },
     #[error("{} contains no signing key (<time>-<kid>{SUFFIX})", folder.display())]
-    Empty {
-        /// The directory.
-        folder: PathBuf,
-    },
-    /// A file does not match its name, or is not a key.
+    Empty { folder: PathBuf },
     #[error("{} {rule}", path.display())]
-    Key {
-        /// The file.
-        path: PathBuf,
-        /// The violated rule.
-        rule: &'static str,
-    },
+    Key { path: PathBuf, rule: &'static str },
     /// The library could not create a key: no randomness is available.
     #[error("cannot generate a signing key")]
     Generate,
@@ -79,9 +64,7 @@ pub(crate) struct Key {
     created: Timestamp,
     /// Its `kid`.
     pub(crate) id: String,
-    /// The private key.
     pub(crate) private: EncodingKey,
-    /// The public key.
     pub(crate) public: DecodingKey,
     jwk: Jwk,
     path: PathBuf,

@@ -38,9 +38,7 @@ pub enum TokenUse {
     Cluster(ClusterId),
     /// A user, for the kube-apiserver of one cluster. Not valid for this API.
     Kubernetes {
-        /// The user.
         user: UserId,
-        /// The cluster of the kube-apiserver.
         cluster: ClusterId,
         /// The groups of the user in the cluster's role bindings.
         teams: Vec<TeamId>,
@@ -122,16 +120,12 @@ pub enum AcceptedUses {
     Any,
 }
 
-/// The error of signing.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// The last key was removed.
     #[error("there is no signing key")]
     NoKey,
-    /// The library failed to sign.
     #[error("cannot sign a token")]
     Sign(#[source] jsonwebtoken::errors::Error),
-    /// The token is longer than verifiers accept.
     #[error("the token would have {0} bytes, but the limit is {MAX_BYTES}: the user is a member of too many teams")]
     TooLong(usize),
 }
@@ -145,7 +139,6 @@ pub enum TokenError {
     /// Not three parts, not base64url, not JSON, not a JWT, or a header with unsupported requirements (`crit`).
     #[error("the token is not a JSON Web Token")]
     Malformed,
-    /// Not ES256.
     #[error("the token is not signed with ES256")]
     Algorithm,
     /// No `kid`, or an unknown one.
@@ -154,19 +147,14 @@ pub enum TokenError {
     /// The signature is invalid: another key signed it, or it was modified.
     #[error("the signature of the token is invalid")]
     Signature,
-    /// A claim is missing or malformed.
     #[error("the token lacks a claim, or a claim is malformed")]
     Claims,
-    /// Issued by another service.
     #[error("the token has another issuer")]
     Issuer,
-    /// For another use.
     #[error("the token has another audience")]
     Audience,
-    /// It has expired.
     #[error("the token has expired")]
     Expired,
-    /// It is not valid yet.
     #[error("the token is not valid yet")]
     NotYetValid,
 }
@@ -191,13 +179,11 @@ impl Tokens {
         Self { issuer, ring }
     }
 
-    /// The `iss` of all tokens.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// The keys.
     #[must_use]
     pub fn ring(&self) -> &KeyRing {
         &self.ring
@@ -309,17 +295,14 @@ impl Wire {
 
     /// `None` if a claim is malformed. The audience is parsed only for the cluster; the caller compares it as a whole.
     fn claims(&self) -> Option<Claims> {
+        let teams = self.groups.iter().map(|group| named(group, TEAM_PREFIX));
         let token_use = match self.token_use {
             Kind::User => TokenUse::User(named(&self.sub, USER_PREFIX)?),
             Kind::Cluster => TokenUse::Cluster(named(&self.sub, CLUSTER)?),
             Kind::Kubernetes => TokenUse::Kubernetes {
                 user: named(&self.sub, USER_PREFIX)?,
                 cluster: named(&self.aud, CLUSTER_AUDIENCE)?,
-                teams: self
-                    .groups
-                    .iter()
-                    .map(|group| named(group, TEAM_PREFIX))
-                    .collect::<Option<_>>()?,
+                teams: teams.collect::<Option<_>>()?,
             },
         };
         Some(Claims {

@@ -113,6 +113,13 @@ impl PartialSchema for LoginRequest {
     }
 }
 
+/// The response to a login.
+#[derive(ToSchema)]
+pub(in crate::server) struct Token {
+    /// The value for `Authorization: JWT …`.
+    token: Secret,
+}
+
 /// The API key of a cluster.
 #[derive(ToSchema)]
 struct ApiKeyLogin {

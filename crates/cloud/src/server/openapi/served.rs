@@ -1,16 +1,17 @@
 //! The description as a response: created once, with the same bytes for all callers.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use utoipa::openapi::OpenApi;
 
 use super::page::{STYLE, page};
+use crate::server::digest::etag;
+use crate::server::http::conditions::matches;
 
 const TYPE_OPTIONS: HeaderName = HeaderName::from_static("x-content-type-options");
 
@@ -24,7 +25,6 @@ pub struct Served {
 }
 
 impl Served {
-    /// `/openapi.json`.
     #[must_use]
     pub fn json(document: &OpenApi) -> Self {
         // Maps, lists and strings can always be serialized.
@@ -44,13 +44,12 @@ impl Served {
     }
 
     fn new(body: Vec<u8>, media_type: &'static str, policy: &str) -> Self {
-        let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest(&SHA256, &body)));
         // Base64 and our own words are always valid in a header.
         let value =
             |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
         Self {
+            etag: value(&etag(&body)),
             body: body.into(),
-            etag: value(&etag),
             media_type: HeaderValue::from_static(media_type),
             policy: value(policy),
         }
@@ -59,29 +58,20 @@ impl Served {
     /// The response: 304 without a body if the caller has the current version.
     #[must_use]
     pub fn answer(&self, request: &HeaderMap) -> Response {
-        let known = request
-            .get_all(IF_NONE_MATCH)
-            .iter()
-            .filter_map(|value| value.to_str().ok());
-        let known = known.flat_map(|value| value.split(',')).map(str::trim);
-        let weak = |tag: &str| tag == "*" || tag.trim_start_matches("W/").as_bytes() == self.etag.as_bytes();
-        let unchanged = { known }.any(weak);
-        let mut response = Response::new(if unchanged {
-            Body::empty()
+        let is_known = |list: &HeaderValue| {
+            let (list, own) = (list.to_str().ok(), self.etag.to_str().ok());
+            list.zip(own).is_some_and(|(list, own)| matches(list, own, true))
+        };
+        let mut response = if request.get_all(IF_NONE_MATCH).iter().any(is_known) {
+            StatusCode::NOT_MODIFIED.into_response()
         } else {
-            self.body.clone().into()
-        });
-        if unchanged {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-        }
+            ([(CONTENT_TYPE, self.media_type.clone())], self.body.clone()).into_response()
+        };
         let headers = response.headers_mut();
         headers.insert(ETAG, self.etag.clone());
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         headers.insert(TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
-        if !unchanged {
-            headers.insert(CONTENT_TYPE, self.media_type.clone());
-        }
         response
     }
 }

@@ -1,29 +1,19 @@
 //! Logging in, and a user's own account: profile, password, tokens, organizations.
 
-use axum::response::{IntoResponse as _, Response};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
-use super::idempotency::{create_idempotent, write};
 use super::lists::all;
 use super::login::{LOGIN, add_token};
 use super::observed::failed_login;
-use super::representation::unix_millis;
+use super::prelude::*;
 use super::users::{replace_password, rewrite};
+use crate::models::Document;
 use crate::models::values::{DisplayName, Phone, UserId};
-use crate::models::{Document, Kind};
-use crate::server::Error;
 use crate::server::access::organizations::unlocked;
 use crate::server::auth::passwords::{hash_password, verify};
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, object, refuse_others};
-use crate::server::http::response::{Reply, respond, text};
+use crate::server::http::call::refuse_others;
 use crate::server::keys::token::{Claims, TokenUse};
-use crate::server::principal::{Authenticated, OrgRole, Principal};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, Source, Transaction};
+use crate::server::principal::Authenticated;
 
 /// The maximum lifetime of a token that a user creates: a year.
 pub(super) const LONGEST: u32 = 365 * 24 * 60 * 60;
@@ -124,7 +114,7 @@ fn parse_account_update(
     mut body: Map<String, Value>,
     patch: bool,
 ) -> Result<(Document, Option<Value>), Error> {
-    for field in ["id", "created_at", "updated_at", "enabled"] {
+    for field in ["id", "created_at", "updated_at", "enabled", "expires_at"] {
         if let Some(value) = body.remove(field)
             && seen.get(field) != Some(&value)
         {
@@ -133,6 +123,10 @@ fn parse_account_update(
     }
     let mut whole = Value::Object(if patch { before.spec.clone() } else { Map::new() });
     json_patch::merge(&mut whole, &Value::Object(body));
+    // Only others set the end of a user's access.
+    if let Some(end) = before.spec.get("expires_at") {
+        whole["expires_at"] = end.clone();
+    }
     let phone = whole.as_object_mut().and_then(|whole| whole.remove("phone"));
     let phone = match phone {
         None | Some(Value::Null) => None,
@@ -154,23 +148,14 @@ pub(super) async fn change_password(app: &AppState, call: &Call) -> Result<Respo
         let reason = "is the same as old_password: choose another one";
         return Err(Refusal::field("new_password", reason).into());
     }
-    let asker = &call.caller()?.principal;
-    let hash = hash_password(&app.limits, &*app.clock, asker, &mut body, "new_password").await?;
+    let hash = hash_password(app, call, &mut body, "new_password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("new_password", "is missing"))?;
     refuse_others(&body)?;
     let id = call.owner();
     let attempt = app.guesses.attempt(&id, call.client)?;
     let stored = app.store.get(Kind::Password, &id).await?.map(|row| row.secret.0);
-    if !verify(
-        &app.limits,
-        &*app.clock,
-        old,
-        stored,
-        &asker.organization().to_string(),
-        attempt,
-    )
-    .await?
-    {
+    let home = call.caller()?.principal.organization().to_string();
+    if !verify(app, old, stored, &home, attempt).await? {
         failed_login(app, call, Kind::User, Some(&own_row(app, call).await?));
         return Err(Refusal::field("old_password", "is not your current password").into());
     }
@@ -213,9 +198,8 @@ async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_
         caller.expires_at,
         RECENT.as_mins()
     );
-    let status = http::StatusCode::FORBIDDEN;
     let refusal = Refusal::field("expires_in_seconds", reason);
-    Err(Refusal { status, ..refusal }.into())
+    Err(refusal.with_status(http::StatusCode::FORBIDDEN).into())
 }
 
 fn token_shown(row: &Row) -> Map<String, Value> {
@@ -251,12 +235,8 @@ pub(super) async fn create_token(app: &AppState, call: &Call, default: Option<u3
     let name: DisplayName = name.parse().map_err(|error| Refusal::field("name", error))?;
     let seconds = body.remove("expires_in_seconds").and_then(|seconds| seconds.as_u64());
     let seconds = seconds.filter(|seconds| (60..=u64::from(LONGEST)).contains(seconds));
-    let wanted = || {
-        Refusal::field(
-            "expires_in_seconds",
-            format!("must be a whole number from 60 to {LONGEST}"),
-        )
-    };
+    let rule = format!("must be a whole number from 60 to {LONGEST}");
+    let wanted = || Refusal::field("expires_in_seconds", rule);
     let seconds = seconds
         .and_then(|seconds| i64::try_from(seconds).ok())
         .ok_or_else(wanted)?;

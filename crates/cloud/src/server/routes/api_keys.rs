@@ -1,19 +1,10 @@
 //! A cluster's API keys: each is shown only once, when it is created.
 
-use axum::response::Response;
-use serde_json::{Map, Value, json};
-
-use super::idempotency::{create_idempotent, write};
 use super::lists::all;
-use super::representation::unix_millis;
-use crate::models::Kind;
-use crate::server::Error;
-use crate::server::access::resource_path::{ResourcePath, cluster, find};
-use crate::server::http::call::Call;
-use crate::server::http::response::Reply;
+use super::prelude::*;
+use crate::server::access::resource_path::{cluster, find};
 use crate::server::keys::hash::ApiKey;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, References, Row, SecretColumn, Transaction};
+use crate::server::store::SecretColumn;
 
 /// Creates a key for a cluster, and adds its text to `item`, for the only response that contains it.
 pub(super) async fn add_key(
@@ -52,7 +43,7 @@ pub(super) async fn create_key(app: &AppState, call: &Call) -> Result<Response, 
     let resource = ResourcePath::of(call)?;
     let (owner, path) = (call.owner(), call.path.clone());
     create_idempotent(app, call, async move |transaction| {
-        resource.require_parents(transaction, Kind::ApiKey, true).await?;
+        resource.check_parents(transaction, Kind::ApiKey, true).await?;
         let row = cluster(transaction, &resource).await?;
         let mut item = Map::new();
         let key = add_key(transaction, &row, &owner, &mut item).await?;
@@ -66,7 +57,7 @@ pub(super) async fn create_key(app: &AppState, call: &Call) -> Result<Response, 
 pub(super) async fn delete_key(app: &AppState, call: &Call) -> Result<Response, Error> {
     let resource = ResourcePath::of(call)?;
     write(app, call, async move |transaction| {
-        resource.require_parents(transaction, Kind::ApiKey, true).await?;
+        resource.check_parents(transaction, Kind::ApiKey, true).await?;
         let row = find(transaction, Kind::ApiKey, &resource).await?;
         transaction.remove(&row).await?;
         Ok(Reply::nothing())

@@ -7,30 +7,22 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http::StatusCode;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value};
-use uuid::Uuid;
 
-use super::idempotency::write;
 use super::lists::cached;
-use super::manifests::hold_manifests;
-use super::manifests::version_of;
+use super::manifests::{hold_manifests, version_of};
+use super::prelude::*;
 use crate::models;
 use crate::models::values::{Slug, Version};
-use crate::models::{Document, Kind, PluginManifests, PluginSpec, PluginVersion, Unknown, parse};
-use crate::server::Error;
-use crate::server::http::call::Call;
+use crate::models::{Document, PluginManifests, PluginSpec, PluginVersion, Unknown, parse};
+use crate::server::digest::etag;
 use crate::server::http::conditions::Condition;
 use crate::server::http::list_cache::{CacheScope, CachedList};
-use crate::server::http::response::{Reply, respond_with, text};
+use crate::server::http::response::respond_with;
 use crate::server::http::response_budget::{Held, holding};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, References, Row, Scope, Source, Transaction};
+use crate::server::store::Scope;
 
 /// A part of the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -67,12 +59,13 @@ pub(super) async fn get(app: &AppState, call: &Call, part: Part) -> Result<Respo
         };
         let body = Bytes::from(found.ok_or_else(Refusal::not_found)?);
         held.resize(body.len())?;
+        let etag = etag(&body);
         let scope = Scope {
             kind: Kind::PluginVersion,
             organization: Uuid::nil(),
             cluster: Uuid::nil(),
         };
-        Ok((CachedList::new(as_of, vec![scope], body, None), held))
+        Ok((CachedList::new(as_of, vec![scope], (body, etag), None), held))
     })
     .await
 }
@@ -88,10 +81,8 @@ async fn read(app: &AppState, held: &mut Held) -> Result<Types, Error> {
         let mut words = row.id.splitn(3, '/').map(str::to_owned);
         let (plugin_type, implementation) = (words.next(), words.next());
         let implementations = types.entry(plugin_type.unwrap_or_default()).or_default();
-        implementations
-            .entry(implementation.unwrap_or_default())
-            .or_default()
-            .push(version);
+        let versions = implementations.entry(implementation.unwrap_or_default());
+        versions.or_default().push(version);
         Ok(ControlFlow::Continue(()))
     });
     each.await?;

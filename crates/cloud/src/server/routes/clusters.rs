@@ -3,28 +3,19 @@
 
 use std::ops::ControlFlow;
 
-use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http::StatusCode;
-use serde_json::{Value, json};
 
-use super::idempotency::write;
 use super::lists::{all, complete};
+use super::prelude::*;
 use super::references::MAX_TEAMS;
-use super::representation::shown;
 use crate::models::values::{ClusterId, TeamId, UserId};
-use crate::models::{Kind, NodeStatusReport, Unknown, UpgradeProgress, parse};
-use crate::server::Error;
-use crate::server::access::resource_path::{ResourcePath, cluster};
-use crate::server::access::users::is_read_only;
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, object};
-use crate::server::http::response::{Reply, json, respond, text};
+use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
+use crate::server::access::resource_path::cluster;
+use crate::server::access::users::{end_of, is_read_only};
+use crate::server::http::response::json;
 use crate::server::http::response_budget::Items;
 use crate::server::keys::token::{Claims, TokenUse};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, References, Row, Source, recorded};
+use crate::server::store::recorded;
 
 /// A short-lived token that identifies the user and the user's teams to one cluster's kube-apiserver. The
 /// kube-apiserver is not notified of a revocation: a removed user gets no further token, and this one expires soon.
@@ -33,10 +24,8 @@ pub(super) async fn token(app: &AppState, call: &Call) -> Result<Response, Error
     let user = call.user()?;
     cluster(&mut &app.store, &resource).await?;
     let teams = app.store.using(Kind::Team, Kind::User, &user.to_string()).await?;
-    let teams: Vec<_> = teams
-        .iter()
-        .filter(|team| team.organization_id == resource.organization)
-        .collect();
+    let is_own = |team: &&Row| team.organization_id == resource.organization;
+    let teams: Vec<_> = teams.iter().filter(is_own).collect();
     if i64::try_from(teams.len()).is_ok_and(|teams| teams > MAX_TEAMS) {
         let message = format!(
             "you are in {} teams, and a token can name {MAX_TEAMS}: ask an admin to remove you from some of them",
@@ -49,7 +38,12 @@ pub(super) async fn token(app: &AppState, call: &Call) -> Result<Response, Error
         cluster: ClusterId(uuid(&resource.cluster)),
         teams: teams.iter().map(|team| TeamId(uuid(&team.id))).collect(),
     };
-    let claims = Claims::new(token_use, app.clock.now(), app.parts.lives.kubernetes);
+    let mut claims = Claims::new(token_use, app.clock.now(), app.parts.lives.kubernetes);
+    // The kube-apiserver refuses it from the end of the user's access on, also while the cloud is away.
+    let row = app.store.get(Kind::User, &user.to_string()).await?;
+    if let Some(end) = end_of(&row.ok_or_else(Refusal::unauthenticated)?) {
+        claims.expires_at = claims.expires_at.min(end.get());
+    }
     let token = app.sign(&claims)?;
     let body = json!({ "token": token, "expires_at": claims.expires_at.to_string() });
     Ok(Reply::ok(&body).into_response())
@@ -62,7 +56,7 @@ pub(super) async fn set_status(app: &AppState, call: &Call) -> Result<Response, 
     let resource = ResourcePath::of(call)?;
     let state = app.clone();
     write(app, call, async move |transaction| {
-        resource.require_parents(transaction, kind, true).await?;
+        resource.check_parents(transaction, kind, true).await?;
         let row = transaction.get(kind, &resource.id).await?;
         let own = |row: &Row| match kind {
             Kind::Cluster => row.organization_id == resource.organization,
@@ -154,7 +148,7 @@ pub(super) async fn list_assigned(app: &AppState, call: &Call) -> Result<Respons
     let resource = ResourcePath::of(call)?;
     let mut source = &app.store;
     resource
-        .require_parents(&mut source, Kind::PolicyAssignment, false)
+        .check_parents(&mut source, Kind::PolicyAssignment, false)
         .await?;
     all(app, call, Listed::AssignedTo(&resource.pool), |policy| {
         shown(app, policy, false)
@@ -167,7 +161,7 @@ pub(super) async fn assign(app: &AppState, call: &Call) -> Result<Response, Erro
     let owner = call.owner();
     write(app, call, async move |transaction| {
         resource
-            .require_parents(transaction, Kind::PolicyAssignment, true)
+            .check_parents(transaction, Kind::PolicyAssignment, true)
             .await?;
         let policy = transaction.get(Kind::AutoscalingPolicy, &resource.id).await?;
         policy
@@ -185,10 +179,7 @@ pub(super) async fn assign(app: &AppState, call: &Call) -> Result<Response, Erro
             cluster_id: resource.cluster.clone(),
             parent_id: resource.pool.clone(),
             owner_id: owner,
-            spec: json!({ "policy_id": resource.id })
-                .as_object()
-                .cloned()
-                .unwrap_or_default(),
+            spec: Map::from_iter([("policy_id".to_owned(), resource.id.clone().into())]),
             ..Row::new(Kind::PolicyAssignment, assignment_id(&resource))
         };
         let references = References::to(Kind::AutoscalingPolicy, &resource.id);
@@ -202,7 +193,7 @@ pub(super) async fn unassign(app: &AppState, call: &Call) -> Result<Response, Er
     let resource = ResourcePath::of(call)?;
     write(app, call, async move |transaction| {
         resource
-            .require_parents(transaction, Kind::PolicyAssignment, true)
+            .check_parents(transaction, Kind::PolicyAssignment, true)
             .await?;
         let row = transaction
             .existing(Kind::PolicyAssignment, &assignment_id(&resource))

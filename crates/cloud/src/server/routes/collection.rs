@@ -2,30 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
-use serde_json::{Map, Value};
-use uuid::Uuid;
-
-use super::idempotency::{create_idempotent, write};
 use super::manifests::{hold_changed, hold_created};
-use super::references::{bound_teams, parse_update, resolve_references};
-use super::representation::shown;
+use super::prelude::*;
+use super::references::{bound_teams, parse_update, refuse_past_end, resolve_references};
 use super::users::only_own_key;
-use crate::models::Kind;
-use crate::server::Error;
 use crate::server::access::operators::may_delete_home;
-use crate::server::access::resource_path::{ResourcePath, find};
+use crate::server::access::resource_path::find;
 use crate::server::access::users::may_act_for;
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, object};
-use crate::server::http::response::{Reply, respond, text};
 use crate::server::http::response_budget::with_held;
-use crate::server::principal::Principal;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Row, SecretColumn, Source, Transaction};
+use crate::server::store::SecretColumn;
 
-/// Responds with one object.
 pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> {
     let kind = call.kind()?;
     let resource = ResourcePath::of(call)?;
@@ -60,7 +46,6 @@ async fn seen(app: &AppState, source: &mut dyn Source, row: &Row, secrets: bool)
     whole(app, source, row, secrets).await
 }
 
-/// Creates an object.
 pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Error> {
     let kind = call.kind()?;
     if kind == Kind::Cluster {
@@ -76,6 +61,7 @@ pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Erro
         may_write(transaction, &mut resource, kind, &caller.principal).await?;
         let organization = home_of(transaction, kind, &resource).await?;
         let document = super::catalogue::respelled(transaction, document).await?;
+        refuse_past_end(&document, None, transaction.now())?;
         bound_teams(transaction, &organization, &document, None).await?;
         only_own_key(transaction, &resource.user, &document, None).await?;
         let references = resolve_references(transaction, kind, resource.parent(kind), &organization, &document).await?;
@@ -121,7 +107,7 @@ async fn may_write(
         let user = transaction.existing(Kind::User, &resource.user).await?;
         resource.organization = user.organization_id;
     }
-    resource.require_parents(transaction, kind, true).await?;
+    resource.check_parents(transaction, kind, true).await?;
     if kind == Kind::SshKey && !resource.own {
         may_act_for(transaction, asker, &resource.organization, &resource.user).await?;
     }
@@ -144,12 +130,8 @@ fn refuse_provisioning(body: &[u8]) -> Result<(), Refusal> {
         .into_iter()
         .find(|field| body.contains_key(*field));
     wanted.map_or(Ok(()), |field| {
-        Err(Refusal {
-            status: http::StatusCode::NOT_IMPLEMENTED,
-            message: format!("{field}: machines are not provisioned here; create the cluster with kOps or another tool, and attach it by its name alone"),
-            field: Some(field.to_owned()),
-            retry_after: None,
-        })
+        let reason = "machines are not provisioned here; create the cluster with kOps or another tool, and attach it by its name alone";
+        Err(Refusal::field(field, reason).with_status(http::StatusCode::NOT_IMPLEMENTED))
     })
 }
 
@@ -170,17 +152,13 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         let document = parse_update(&state, &before, &seen, body, patch)?;
         let document = super::catalogue::respelled(transaction, document).await?;
         super::catalogue::check_upgrade(transaction, &before, &document).await?;
+        refuse_past_end(&document, Some(&before), transaction.now())?;
         bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
         only_own_key(transaction, &resource.user, &document, Some(&before)).await?;
         let references =
             resolve_references(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
-        let secret = state.sealed(
-            kind,
-            &before.id,
-            &before.organization_id,
-            document.credentials.as_ref(),
-            Some(&before),
-        )?;
+        let (organization, credentials) = (&before.organization_id, document.credentials.as_ref());
+        let secret = state.sealed(kind, &before.id, organization, credentials, Some(&before))?;
         let after = transaction.update(&before, document.spec, secret, &references).await?;
         if kind == Kind::SshKey && after != before {
             super::users::notify_other_organizations(transaction, &after).await?;

@@ -1,12 +1,7 @@
 //! The server's descriptions of itself: the issuer of its tokens, the keys that verify them, and its API.
 
-use axum::response::Response;
-
-use crate::server::Error;
-use crate::server::http::call::Call;
-use crate::server::http::response::respond;
+use super::prelude::*;
 use crate::server::keys::signing::Discovery;
-use crate::server::state::AppState;
 
 pub(super) async fn discovery(app: &AppState, call: &Call) -> Result<Response, Error> {
     Ok(respond(call, &Discovery::new(app.authenticator.tokens.load().issuer())))

@@ -1,20 +1,15 @@
 //! Changes, and idempotent creation: a repeated request with the same Idempotency-Key gets the stored response.
 
 use aws_lc_rs::digest::{SHA256, digest};
-use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderName, HeaderValue};
 
 use super::manifests::{text_with_manifests, version_of};
-use crate::models::Kind;
-use crate::server::Error;
-use crate::server::http::call::Call;
+use super::prelude::*;
 use crate::server::http::headers::IDEMPOTENCY_KEY;
-use crate::server::http::response::{Reply, text};
-use crate::server::refusal::Refusal;
-use crate::server::state::{AppState, ServerState};
-use crate::server::store::{Change, Source as _, Transaction};
+use crate::server::state::ServerState;
+use crate::server::store::Change;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
@@ -94,9 +89,8 @@ async fn refuse_gone(transaction: &mut Transaction, reply: &Reply) -> Result<(),
         let made = kind.singular();
         let reason =
             format!("was used for a request that created {made}, {id}, which does not exist any more; use a new key");
-        let status = http::StatusCode::CONFLICT;
         let refusal = Refusal::field("Idempotency-Key", reason);
-        return Err(Refusal { status, ..refusal }.into());
+        return Err(refusal.with_status(http::StatusCode::CONFLICT).into());
     }
     Ok(())
 }

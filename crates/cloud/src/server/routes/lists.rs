@@ -7,25 +7,15 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::header::LINK;
 use serde::Serialize;
-use uuid::Uuid;
 
-use super::representation::shown;
-use crate::models::Kind;
-use crate::server::Error;
-use crate::server::access::resource_path::ResourcePath;
-use crate::server::digest::{etag, uuid};
-use crate::server::http::call::Call;
+use super::prelude::*;
 use crate::server::http::list_cache::{CacheScope, CachedList};
 use crate::server::http::response::{set, unless_known};
 use crate::server::http::response_budget::{Held, Items, holding};
-use crate::server::principal::Principal;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, Scope, membership_id};
+use crate::server::store::{Scope, membership_id};
 
 /// The maximum number of items in a page.
 const PART: u32 = 1_000;
@@ -81,16 +71,13 @@ where
         && let Some(mut response) = answered(call, &answer)
     {
         if !call.has(&answer.etag) {
-            response
-                .extensions_mut()
-                .insert(answer.held_by(&app.budget, call).await?);
+            let held = answer.held_by(&app.budget, call).await?;
+            response.extensions_mut().insert(held);
         }
         return Ok(response);
     }
-    let (answer, held) = app
-        .lists
-        .get_or_compute(app.store.feed(), key, cached_part, compute)
-        .await?;
+    let found = app.lists.get_or_compute(app.store.feed(), key, cached_part, compute);
+    let (answer, held) = found.await?;
     let mut response = answered(call, &answer).ok_or_else(Refusal::not_found)?;
     response.extensions_mut().insert::<Arc<Held>>(held);
     Ok(response)
@@ -105,7 +92,7 @@ async fn computed(
     bound: Option<&str>,
 ) -> Result<(CachedList, Held), Error> {
     let (as_of, kind) = (app.store.feed().latest(), listed.kind());
-    resource.require_parents(&mut &app.store, kind, false).await?;
+    resource.check_parents(&mut &app.store, kind, false).await?;
     let mut page = Page::begin(app, call, listed).await?;
     page.fill(app, listed, |row| {
         let item = shown(app, row, secrets)?;
@@ -163,8 +150,8 @@ pub(super) async fn extend<T: Serialize>(
 
 /// Responds with `items`.
 pub(super) fn complete(call: &Call, items: Items) -> Result<Response, Error> {
-    let (body, held) = items.end()?;
-    Ok(holding(unless_known(call, &etag(&body), body), held))
+    let ((body, etag), held) = items.end()?;
+    Ok(holding(unless_known(call, &etag, body), held))
 }
 
 /// The response, unless its body is needed and was not cached.
@@ -307,8 +294,8 @@ impl<'a> Page<'a> {
 
     pub(super) fn end(self, as_of: i64, scopes: Vec<Scope>) -> Result<(CachedList, Held), Error> {
         let next = self.is_full.then(|| again(self.call, "after", &self.last));
-        let (body, held) = self.items.end()?;
-        Ok((CachedList::new(as_of, scopes, body, next), held))
+        let (text, held) = self.items.end()?;
+        Ok((CachedList::new(as_of, scopes, text, next), held))
     }
 }
 

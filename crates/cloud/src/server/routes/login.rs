@@ -1,21 +1,15 @@
 //! Logging in, with a password or as a cluster with its key, and the rows by which a token can be revoked.
 
-use axum::response::{IntoResponse as _, Response};
-use serde_json::{Value, json};
-
 use super::observed::failed_login;
+use super::prelude::*;
 use crate::models::values::{ClusterId, UserId};
-use crate::models::{Kind, Login, Unknown, parse};
-use crate::server::Error;
+use crate::models::{Login, Unknown, parse};
+use crate::server::access::users::not_ended;
 use crate::server::auth::passwords::verify;
-use crate::server::http::call::{Call, object, refuse_others};
-use crate::server::http::response::Reply;
+use crate::server::http::call::refuse_others;
 use crate::server::keys::hash::ApiKey;
 use crate::server::keys::token::{Claims, TokenUse};
-use crate::server::principal::Principal;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Author, References, Row, Source, Transaction};
+use crate::server::store::Author;
 
 /// The field of the document of a login, which a token for a program lacks. No response contains it.
 pub(super) const LOGIN: &str = "login";
@@ -44,22 +38,11 @@ async fn with_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     };
     let stored = password.as_ref().map(|row| row.secret.0.clone());
     let organization = user.as_ref().map_or("", |user| &user.organization_id);
-    if !verify(
-        &app.limits,
-        &*app.clock,
-        login.password.expose().to_owned(),
-        stored,
-        organization,
-        attempt,
-    )
-    .await?
-    {
+    let given = login.password.expose().to_owned();
+    if !verify(app, given, stored, organization, attempt).await? {
         failed_login(app, call, Kind::User, user.as_ref());
-        return Err(Refusal::new(
-            http::StatusCode::UNAUTHORIZED,
-            "the e-mail address or the password is wrong",
-        )
-        .into());
+        let message = "the e-mail address or the password is wrong";
+        return Err(Refusal::new(http::StatusCode::UNAUTHORIZED, message).into());
     }
     let password = password.ok_or_else(Refusal::not_found)?;
     let token_use = TokenUse::User(UserId(crate::server::digest::uuid(&password.id)));
@@ -91,6 +74,7 @@ async fn logged_in(
         let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
         let parent = parent.ok_or_else(Refusal::unauthenticated)?;
         if parent.kind == Kind::User {
+            not_ended(&parent, transaction.now())?;
             transaction.make_room_for_login(&parent.id).await?;
         } else if let Some((expires_at, id)) = transaction.live_tokens(&parent.id).await?.last
             && expires_at.duration_since(new.issued_at) * 2 >= new.expires_at.duration_since(new.issued_at)
@@ -125,11 +109,8 @@ async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
     let Principal::Cluster { id, .. } = principal else {
         return Err(Refusal::not_found().into());
     };
-    let claims = Claims::new(
-        TokenUse::Cluster(ClusterId(id)),
-        app.clock.now(),
-        app.parts.lives.cluster,
-    );
+    let token_use = TokenUse::Cluster(ClusterId(id));
+    let claims = Claims::new(token_use, app.clock.now(), app.parts.lives.cluster);
     let row = app.store.get(Kind::ApiKey, &key.id().to_string()).await?;
     let row = row.ok_or_else(Refusal::unauthenticated)?;
     logged_in(app, call, principal.actor(), claims, row, Kind::ApiKey).await

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use axum::response::Response;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
-use crate::models::{Document, Kind, MAX_SPEC};
-use crate::server::Error;
-use crate::server::http::call::Call;
-use crate::server::http::response::{respond_with, text};
+use super::prelude::*;
+use crate::models::{Document, MAX_SPEC};
+use crate::server::http::response::respond_with;
 use crate::server::http::response_budget::{Held, holding};
-use crate::server::state::AppState;
-use crate::server::store::{Source, StoreError};
+use crate::server::store::StoreError;
 
 /// The id of the version of a plugin.
 pub(super) fn version_of(plugin: &Map<String, Value>) -> String {
@@ -37,10 +33,8 @@ pub(super) async fn hold_manifests(app: &AppState, call: &Call, versions: &[&str
         let size = app.store.size(Kind::PluginManifests, version).await?;
         largest = largest.max(size.try_into().unwrap_or(usize::MAX));
     }
-    Ok(app
-        .budget
-        .hold(call, largest.saturating_mul(2).saturating_add(MAX_SPEC))
-        .await?)
+    let bytes = largest.saturating_mul(2).saturating_add(MAX_SPEC);
+    Ok(app.budget.hold(call, bytes).await?)
 }
 
 /// A part of the budget for the response to a new plugin, as [`hold_manifests`]; none for other kinds.

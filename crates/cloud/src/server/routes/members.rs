@@ -5,31 +5,24 @@
 
 use std::collections::HashMap;
 
-use axum::response::Response;
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
+use jiff::Timestamp;
 
-use super::idempotency::{create_idempotent, write};
 use super::lists::{Page, cached};
-use super::references::{parse_update, resolve_references};
-use super::representation::{all_shown, shown, unix_millis};
+use super::prelude::*;
+use super::references::{parse_update, refuse_past_end, resolve_references};
+use super::representation::all_shown;
 use super::users::{delete_user, join, join_existing, remove_member, replace_password, rewrite};
-use crate::models::Kind;
-use crate::server::Error;
+use crate::models::Document;
 use crate::server::access::organizations::unlocked;
-use crate::server::access::resource_path::{ResourcePath, cluster};
-use crate::server::access::users::is_read_only;
-use crate::server::access::users::{at_home, may_act_for, not_the_last_owner, only_owners_make_owners, role_of};
+use crate::server::access::resource_path::cluster;
+use crate::server::access::users::{
+    at_home, is_read_only, may_act_for, never_ends, not_the_last_owner, only_owners_make_owners, role_of,
+};
 use crate::server::auth::passwords::hash_password;
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, object, refuse_others};
+use crate::server::http::call::refuse_others;
 use crate::server::http::list_cache::{CacheScope, CachedList};
-use crate::server::http::response::{Reply, respond, text};
 use crate::server::http::response_budget::Held;
-use crate::server::principal::{OrgRole, Principal};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, References, Row, Scope, SecretColumn, Source, membership_id};
+use crate::server::store::{Scope, SecretColumn, membership_id};
 
 /// A member of an organization.
 struct Member {
@@ -160,14 +153,7 @@ fn parse_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal>
 pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let role = parse_role(&mut body)?.unwrap_or(OrgRole::Member);
-    let password = hash_password(
-        &app.limits,
-        &*app.clock,
-        &call.caller()?.principal,
-        &mut body,
-        "password",
-    )
-    .await?;
+    let password = hash_password(app, call, &mut body, "password").await?;
     let document = Kind::User.read_value(&Value::Object(body))?;
     let organization = call.key("organization_id")?;
     let asker = call.caller()?.principal.clone();
@@ -175,6 +161,7 @@ pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Erro
     let (state, path, owner) = (app.clone(), call.path.clone(), call.owner());
     create_idempotent(app, call, async move |transaction| {
         unlocked(transaction, &organization).await?;
+        refuse_past_end(&document, None, transaction.now())?;
         let references = resolve_references(transaction, Kind::User, &organization, &organization, &document).await?;
         let id = Uuid::new_v4().to_string();
         let row = |kind, parent: &str, spec, secret| Row {
@@ -186,6 +173,9 @@ pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Erro
             ..Row::new(kind, &id)
         };
         let user = row(Kind::User, &organization, document.spec, String::new());
+        if role == OrgRole::Owner {
+            never_ends(&user)?;
+        }
         let user = transaction.insert(user, &references).await?;
         if let Some(hash) = password {
             let password = row(Kind::Password, &id, Map::new(), hash);
@@ -200,6 +190,27 @@ pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Erro
         Ok(Reply::made(format!("{path}/{id}"), &member.shown(&state, &asker)?))
     })
     .await
+}
+
+/// Checks the end of a member's access, if `document` changes it: nobody prolongs the own access, and that of an owner
+/// does not end.
+fn check_end(asker: &Principal, member: &Member, document: &Document, now: Timestamp) -> Result<(), Refusal> {
+    let set = document.spec.get("expires_at");
+    if set == member.user.spec.get("expires_at") {
+        return Ok(());
+    }
+    refuse_past_end(document, Some(&member.user), now)?;
+    if asker.user() == Some(uuid(&member.user.id)) {
+        return Err(Refusal::forbidden(
+            "expires_at: only another admin can change the end of your own access",
+        ));
+    }
+    if set.is_some() && role_of(&member.membership) == Some(OrgRole::Owner) {
+        let reason =
+            "cannot be set for an owner, or the organization could be left without one: set another role first";
+        return Err(Refusal::field("expires_at", reason));
+    }
+    Ok(())
 }
 
 pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Error> {
@@ -222,6 +233,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         let mut public = member.user.clone();
         let phone = public.spec.remove("phone");
         let document = parse_update(&state, &public, &seen, body, patch)?;
+        check_end(&asker, &member, &document, transaction.now())?;
         let user = rewrite(transaction, &member.user, document, phone).await?;
         let member = Member { user, ..member };
         Ok(Reply::ok(&member.shown(&state, &asker)?))
@@ -242,6 +254,9 @@ pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Er
             .get(Kind::Membership, &membership_id(&organization, &id))
             .await?;
         let row = if let Some(row) = membership {
+            if role == OrgRole::Owner {
+                never_ends(&transaction.existing(Kind::User, &id).await?)?;
+            }
             if role_of(&row) == Some(OrgRole::Owner) && role != OrgRole::Owner {
                 only_owners_make_owners(&asker, &organization, OrgRole::Owner)?;
                 not_the_last_owner(transaction, &organization, &id).await?;
@@ -255,7 +270,10 @@ pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Er
             let operator = matches!(asker, Principal::User { operator: true, .. });
             let known = transaction.get(Kind::User, &id).await?;
             // An admin must not learn whether the user exists in another organization.
-            known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
+            let known = known.filter(|_| operator).ok_or_else(Refusal::not_found)?;
+            if role == OrgRole::Owner {
+                never_ends(&known)?;
+            }
             join_existing(transaction, &organization, &id, role, &owner).await?
         };
         Ok(Reply::ok(&row.spec))
@@ -265,14 +283,7 @@ pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Er
 
 pub(super) async fn set_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
-    let hash = hash_password(
-        &app.limits,
-        &*app.clock,
-        &call.caller()?.principal,
-        &mut body,
-        "password",
-    )
-    .await?;
+    let hash = hash_password(app, call, &mut body, "password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("password", "is missing"))?;
     refuse_others(&body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);

@@ -1,13 +1,8 @@
 //! Requests that change nothing and are in the audit log: failed logins, reads of credentials, and tokens for
 //! kube-apiservers.
 
-use http::StatusCode;
-
-use crate::models::Kind;
-use crate::server::http::call::Call;
-use crate::server::principal::Principal;
-use crate::server::state::AppState;
-use crate::server::store::{Action, Row, Subject};
+use super::prelude::*;
+use crate::server::store::{Action, Subject};
 
 /// Counts a response with credentials. A 304 shows nothing.
 pub(crate) fn reveal(app: &AppState, call: &Call, status: StatusCode) {

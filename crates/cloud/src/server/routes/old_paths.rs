@@ -1,12 +1,10 @@
 //! The endpoints of the original service that this server does not have: its clients get a message that says what to do
 //! instead.
 
-use axum::response::Response;
 use bytes::Bytes;
-use http::StatusCode;
 
-use crate::server::http::response::{json, text};
-use crate::server::refusal::Refusal;
+use super::prelude::*;
+use crate::server::http::response::json;
 
 const TEMPLATES: &str = "templates: machines are not provisioned here; create the cluster with kOps or another tool, and attach it with \
     `tidewaiter cloud create cluster`";

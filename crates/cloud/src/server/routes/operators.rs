@@ -3,20 +3,9 @@
 //! There is always one. Only operators add and remove operators, and delete an organization that is an operator's home.
 //! A user who cannot log in does not become one, because nobody else could set the password afterwards.
 
-use axum::response::Response;
-use http::StatusCode;
-use serde_json::{Value, json};
-
-use super::idempotency::write;
-use super::representation::unix_millis;
-use crate::models::Kind;
-use crate::server::Error;
+use super::prelude::*;
 use crate::server::access::operators::keep_one;
-use crate::server::http::call::Call;
-use crate::server::http::response::{Reply, respond};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{References, Row, Source};
+use crate::server::access::users::never_ends;
 
 fn shown(operator: &Row, user: &Row) -> Value {
     let field_of_user = |field: &str| user.spec.get(field).cloned().unwrap_or_default();
@@ -25,10 +14,7 @@ fn shown(operator: &Row, user: &Row) -> Value {
 
 /// The user in the path does not exist. Only an operator learns that.
 fn not_found(reason: &str) -> Refusal {
-    Refusal {
-        status: StatusCode::NOT_FOUND,
-        ..Refusal::field("user_id", reason)
-    }
+    Refusal::field("user_id", reason).with_status(StatusCode::NOT_FOUND)
 }
 
 pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error> {
@@ -49,13 +35,11 @@ pub(super) async fn add(app: &AppState, call: &Call) -> Result<Response, Error> 
         if let Some(operator) = transaction.get(Kind::Operator, &id).await? {
             return Ok(Reply::ok(&shown(&operator, &user)));
         }
+        never_ends(&user)?;
         if transaction.get(Kind::Password, &id).await?.is_none() {
             let reason = "the user has no password and could not log in: set a password first";
-            return Err(Refusal {
-                status: StatusCode::CONFLICT,
-                ..Refusal::field("user_id", reason)
-            }
-            .into());
+            let refusal = Refusal::field("user_id", reason);
+            return Err(refusal.with_status(StatusCode::CONFLICT).into());
         }
         let row = Row {
             parent_id: id.clone(),

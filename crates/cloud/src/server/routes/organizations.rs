@@ -2,23 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use axum::response::Response;
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
-
-use super::idempotency::{create_idempotent, write};
 use super::lists::{PAGE, again, complete, link};
-use super::representation::{all_shown, shown};
+use super::prelude::*;
+use super::representation::all_shown;
 use super::users::join;
-use crate::models::Kind;
-use crate::server::Error;
-use crate::server::http::call::{Call, object, refuse_others};
-use crate::server::http::response::{Reply, respond};
+use crate::server::http::call::refuse_others;
 use crate::server::http::response_budget::Items;
-use crate::server::principal::{OrgRole, Principal};
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{References, Row, Source, Transaction};
 
 /// The number of changes that are read at a time: one may have many megabytes.
 const BATCH: i64 = 20;
@@ -42,10 +31,8 @@ pub(super) async fn create_organization(app: &AppState, call: &Call) -> Result<R
     create_idempotent(app, call, async move |transaction| {
         let row = new_organization(transaction, document.spec, &owner).await?;
         join(transaction, &row.id, &owner, OrgRole::Owner, &owner).await?;
-        Ok(Reply::made(
-            format!("/v3/organizations/{}", row.id),
-            &shown(&state, &row, false)?,
-        ))
+        let path = format!("/v3/organizations/{}", row.id);
+        Ok(Reply::made(path, &shown(&state, &row, false)?))
     })
     .await
 }

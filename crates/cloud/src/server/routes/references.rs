@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
+use jiff::Timestamp;
 
-use crate::models::{Document, Kind, TeamSpec, stored};
-use crate::server::Error;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{References, Row, Source, Transaction, membership_id};
+use super::prelude::*;
+use crate::models::values::EndTime;
+use crate::models::{Document, TeamSpec, stored};
+use crate::server::store::membership_id;
 
 /// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
 pub(super) const MAX_TEAMS: i64 = 80;
@@ -92,6 +91,22 @@ pub(super) async fn bound_teams(
         }
     }
     Ok(())
+}
+
+/// Checks that an end of access which `document` sets is not over yet: in the past it is a typing error more often than
+/// a wish. An end that stays as it was `before` may be over.
+pub(super) fn refuse_past_end(document: &Document, before: Option<&Row>, now: Timestamp) -> Result<(), Refusal> {
+    let set = document.spec.get("expires_at").and_then(Value::as_str);
+    let is_same = before.and_then(|row| row.text("expires_at")) == set;
+    let past = set.and_then(EndTime::of_field).filter(|end| end.has_passed(now));
+    past.filter(|_| !is_same).map_or(Ok(()), |end| {
+        let now = now.strftime("%Y-%m-%dT%H:%M:%SZ");
+        let reason = format!(
+            "is {end}, but must be in the future (it is {now} here): set a later time, omit it for access without an end, \
+             or delete the object to end the access now"
+        );
+        Err(Refusal::field("expires_at", reason))
+    })
 }
 
 /// The spec in the body for an existing object, with or without the fields that the server sets, which must be

@@ -1,16 +1,12 @@
 //! The representation of a row: the fields that clients set, and those that the server sets.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
 
+use super::prelude::*;
 use crate::models::values::{SshPublicKey, UnixMillis};
-use crate::models::{Kind, Status, Unknown, UpgradeProgress, parse};
-use crate::server::Error;
+use crate::models::{Status, Unknown, UpgradeProgress, parse};
 use crate::server::access::organizations::is_locked;
 use crate::server::digest::derived;
-use crate::server::http::response::text;
-use crate::server::state::AppState;
-use crate::server::store::Row;
 
 /// The representation of the object, with credentials only if `secrets`.
 ///

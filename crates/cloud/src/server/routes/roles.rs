@@ -1,10 +1,6 @@
 //! Features of roles and bindings that other kinds lack: rules on request, and the bindings of one cluster.
 
-use serde_json::{Map, Value};
-
-use crate::server::http::call::Call;
-use crate::server::principal::Principal;
-use crate::server::store::Row;
+use super::prelude::*;
 
 /// The type of the rules that clusters apply.
 const KUBERNETES: &str = "kubernetes";

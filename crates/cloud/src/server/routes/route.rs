@@ -14,7 +14,6 @@ use crate::server::principal::OrgRole;
 use crate::server::state::AppState;
 use crate::server::store::Action;
 
-/// An endpoint and its handler.
 pub(crate) struct Route {
     pub(crate) endpoint: Endpoint,
     pub(crate) handler: Handler,

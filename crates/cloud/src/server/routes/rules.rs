@@ -3,23 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use axum::response::Response;
-use serde_json::{Map, Value};
-
-use super::idempotency::write;
 use super::lists::{Page, cached, scopes, unknown_cursor};
+use super::prelude::*;
 use super::references::resolve_references;
-use super::representation::shown;
-use crate::models::Kind;
-use crate::server::Error;
-use crate::server::access::resource_path::{ResourcePath, find};
-use crate::server::http::call::Call;
+use crate::server::access::resource_path::find;
 use crate::server::http::list_cache::{CacheScope, CachedList};
-use crate::server::http::response::{Reply, respond, text};
 use crate::server::http::response_budget::Held;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, Source as _};
 
 /// Lists the rules of all roles.
 pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error> {
@@ -29,7 +18,7 @@ pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error>
 
 async fn computed(app: &AppState, call: &Call) -> Result<(CachedList, Held), Error> {
     let (as_of, resource) = (app.store.feed().latest(), ResourcePath::of(call)?);
-    resource.require_parents(&mut &app.store, Kind::Role, false).await?;
+    resource.check_parents(&mut &app.store, Kind::Role, false).await?;
     let listed = Listed::Children(Kind::Role, resource.parent(Kind::Role));
     let mut last = last(app, call).await?;
     // The role of the last rule may have others after it.
@@ -71,7 +60,6 @@ pub(super) async fn of_role(app: &AppState, call: &Call) -> Result<Response, Err
     Ok(respond(call, &of_row(app, &role)?))
 }
 
-/// Responds with one rule.
 pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> {
     let found = find_rule(app, call, &Value::from(call.key("id")?)).await?;
     let (_, rule) = found.ok_or_else(Refusal::not_found)?;
@@ -81,7 +69,7 @@ pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> 
 /// The rule `id` of any role, with the position of its role.
 async fn find_rule(app: &AppState, call: &Call, id: &Value) -> Result<Option<(i64, Map<String, Value>)>, Error> {
     let resource = ResourcePath::of(call)?;
-    resource.require_parents(&mut &app.store, Kind::Role, false).await?;
+    resource.check_parents(&mut &app.store, Kind::Role, false).await?;
     let roles = Listed::Children(Kind::Role, resource.parent(Kind::Role));
     let mut found = None;
     let each = app.store.each(roles, i64::MIN, i64::MAX, |role| {
@@ -106,7 +94,7 @@ pub(super) async fn delete(app: &AppState, call: &Call) -> Result<Response, Erro
     let of = found.get("role_id").and_then(Value::as_str);
     let of = of.unwrap_or_default().to_owned();
     write(app, call, async move |transaction| {
-        resource.require_parents(transaction, Kind::Role, true).await?;
+        resource.check_parents(transaction, Kind::Role, true).await?;
         let role = transaction.existing(Kind::Role, &of).await?;
         let rules = of_row(&state, &role)?;
         let place = rules.iter().position(|rule| rule.get("id") == Some(&id));
@@ -117,14 +105,8 @@ pub(super) async fn delete(app: &AppState, call: &Call) -> Result<Response, Erro
             rules.remove(place);
         }
         let document = Kind::Role.read_changed(&Value::Object(spec), &role.spec)?;
-        let references = resolve_references(
-            transaction,
-            Kind::Role,
-            &role.parent_id,
-            &role.organization_id,
-            &document,
-        )
-        .await?;
+        let (parent, organization) = (&role.parent_id, &role.organization_id);
+        let references = resolve_references(transaction, Kind::Role, parent, organization, &document).await?;
         transaction
             .update(&role, document.spec, String::new(), &references)
             .await?;

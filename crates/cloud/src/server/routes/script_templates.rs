@@ -2,25 +2,15 @@
 //! organization, and for a version or for any. It is the same for all nodes and upgrades, and learns the version from
 //! its environment. It has no signatures: one is for a single upgrade.
 
-use axum::response::Response;
-use serde_json::{Map, Value, json};
 use tidewaiter_upgrade::signed::is_signed;
 
-use super::idempotency::write;
 use super::lists::all;
-use super::representation::unix_millis;
+use super::prelude::*;
 use super::stored_scripts::{parse_script, script_response, store};
-use crate::models::Kind;
 use crate::models::values::TargetVersion;
-use crate::server::Error;
-use crate::server::access::resource_path::ResourcePath;
-use crate::server::http::call::Call;
 use crate::server::http::conditions::Condition;
 use crate::server::http::endpoint::Input;
-use crate::server::http::response::Reply;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, Source, StoreError};
+use crate::server::store::StoreError;
 
 /// The name of the template for all versions.
 const ANY: &str = "any";
@@ -57,10 +47,8 @@ fn version(call: &Call) -> Result<String, Refusal> {
 pub(super) async fn template(app: &AppState, node: &Row, version: &str) -> Result<Option<Row>, StoreError> {
     for scope in [&node.cluster_id, &node.organization_id] {
         for version in [version, ANY] {
-            let row = app
-                .store
-                .get(Kind::ScriptTemplate, &template_id(scope, version))
-                .await?;
+            let id = template_id(scope, version);
+            let row = app.store.get(Kind::ScriptTemplate, &id).await?;
             if row.is_some() {
                 return Ok(row);
             }
@@ -78,9 +66,7 @@ fn template_shown(row: &Row) -> Value {
 pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error> {
     let resource = ResourcePath::of(call)?;
     let mut source = &app.store;
-    resource
-        .require_parents(&mut source, Kind::ScriptTemplate, false)
-        .await?;
+    resource.check_parents(&mut source, Kind::ScriptTemplate, false).await?;
     let templates = Listed::Children(Kind::ScriptTemplate, scope(&resource));
     all(app, call, templates, |row| Ok(template_shown(row))).await
 }
@@ -88,9 +74,7 @@ pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error>
 pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> {
     let (resource, version) = (ResourcePath::of(call)?, version(call)?);
     let mut source = &app.store;
-    resource
-        .require_parents(&mut source, Kind::ScriptTemplate, false)
-        .await?;
+    resource.check_parents(&mut source, Kind::ScriptTemplate, false).await?;
     let row = source
         .existing(Kind::ScriptTemplate, &template_id(scope(&resource), &version))
         .await?;
@@ -115,9 +99,7 @@ pub(super) async fn set(app: &AppState, call: &Call) -> Result<Response, Error> 
     let (resource, version) = (ResourcePath::of(call)?, version(call)?);
     let (owner, condition, state) = (call.owner(), call.condition(), app.clone());
     write(app, call, async move |transaction| {
-        resource
-            .require_parents(transaction, Kind::ScriptTemplate, true)
-            .await?;
+        resource.check_parents(transaction, Kind::ScriptTemplate, true).await?;
         let id = template_id(scope(&resource), &version);
         match transaction.get(Kind::ScriptTemplate, &id).await? {
             Some(before) => check_seen(&state, &before, &condition)?,
@@ -141,9 +123,7 @@ pub(super) async fn delete(app: &AppState, call: &Call) -> Result<Response, Erro
     let (resource, version) = (ResourcePath::of(call)?, version(call)?);
     let (condition, state) = (call.condition(), app.clone());
     write(app, call, async move |transaction| {
-        resource
-            .require_parents(transaction, Kind::ScriptTemplate, true)
-            .await?;
+        resource.check_parents(transaction, Kind::ScriptTemplate, true).await?;
         let id = template_id(scope(&resource), &version);
         let row = transaction.existing(Kind::ScriptTemplate, &id).await?;
         check_seen(&state, &row, &condition)?;

@@ -3,25 +3,16 @@
 
 use std::ops::ControlFlow;
 
-use axum::response::Response;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tidewaiter_upgrade::signed::{Statement, digest as script_digest, is_signed, statements};
 use zeroize::Zeroizing;
 
 use super::clusters::node_row;
-use super::idempotency::write;
+use super::prelude::*;
 use super::script_templates::template;
 use super::stored_scripts::{parse_script, script_response, store};
-use crate::models::Kind;
 use crate::models::values::KubernetesVersion;
-use crate::server::Error;
-use crate::server::access::resource_path::ResourcePath;
-use crate::server::http::call::Call;
-use crate::server::http::response::Reply;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{Listed, Row, ScriptWindow as Window, Source};
+use crate::server::store::ScriptWindow as Window;
 
 /// The validity of a signature of the server: an agent asks for the script when it is the turn of its node.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(24);
@@ -40,10 +31,8 @@ fn script_id(upgrade: &str, node: &str) -> String {
 /// Refuses a script that is signed for something else: every node would refuse it, and has failed then.
 fn check_signed(script: &str, upgrade: &Row, node: Option<&Row>) -> Result<(), Refusal> {
     let refuse = |rule: String| {
-        Refusal::field(
-            "script",
-            format!("{rule}: sign it again with tidewaiter cloud sign-script"),
-        )
+        let reason = format!("{rule}: sign it again with tidewaiter cloud sign-script");
+        Refusal::field("script", reason)
     };
     let statements = statements(script).map_err(|error| refuse(error.to_string()))?;
     let digest = script_digest(script);
@@ -77,7 +66,7 @@ pub(super) async fn set_script(app: &AppState, call: &Call) -> Result<Response, 
     let resource = ResourcePath::of(call)?;
     let (upgrade, owner, state) = (call.key("upgrade_id")?, call.owner(), app.clone());
     write(app, call, async move |transaction| {
-        resource.require_parents(transaction, Kind::UpgradeScript, true).await?;
+        resource.check_parents(transaction, Kind::UpgradeScript, true).await?;
         let above = transaction.get(Kind::Upgrade, &upgrade).await?;
         let above = above
             .filter(|row| row.parent_id == resource.cluster)
@@ -171,16 +160,13 @@ async fn signed(app: &AppState, call: &Call, script: &str, upgrade: &Row, node: 
         || Refusal::conflict("the node has no name, so its script cannot be signed: set the name of its Node");
     let now = Timestamp::from_second(app.clock.now().as_second()).map_err(Error::internal)?;
     let window = window(app, call, upgrade, node, now).await?;
+    let version = upgrade.text("targetVersion").unwrap_or_default();
     let statement = Statement {
         cluster: node.cluster_id.clone(),
         node: name.parse().map_err(|_| unsigned())?,
         upgrade: upgrade.id.clone(),
         generation: now.as_second(),
-        version: upgrade
-            .text("targetVersion")
-            .unwrap_or_default()
-            .parse()
-            .map_err(Error::internal)?,
+        version: version.parse().map_err(Error::internal)?,
         sha256: script_digest(script),
         not_before: window.as_ref().map(|window| window.begin),
         expires: window.map_or(now + LIFETIME, |window| window.end),

@@ -1,18 +1,14 @@
 //! Scripts in requests, in responses and in the store: of upgrades, and of templates.
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use tidewaiter_signature::sha256;
 
+use super::prelude::*;
 use crate::models::UpgradeScript;
-use crate::server::Error;
 use crate::server::digest::etag;
-use crate::server::http::call::Call;
 use crate::server::http::response::unless_known;
-use crate::server::refusal::Refusal;
-use crate::server::state::AppState;
-use crate::server::store::{References, Row, SecretColumn, Source, Transaction};
+use crate::server::store::SecretColumn;
 
 /// The script in the body of a request.
 pub(super) fn parse_script(body: &[u8]) -> Result<UpgradeScript, Refusal> {

@@ -10,27 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse as _, Response};
 use futures::stream;
 use http::HeaderName;
 use http::header::AUTHORIZATION;
-use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use crate::models::{HEARTBEAT_HEADER, Kind};
-use crate::server::Error;
+use super::prelude::*;
+use crate::models::HEARTBEAT_HEADER;
 use crate::server::access::permission::allow;
-use crate::server::access::resource_path::ResourcePath;
-use crate::server::digest::uuid;
-use crate::server::http::call::{Call, PathIds};
+use crate::server::http::call::PathIds;
 use crate::server::http::endpoint::Endpoint;
 use crate::server::http::headers::LAST_EVENT_ID;
 use crate::server::http::response::set;
 use crate::server::keys::token::{AcceptedUses, Claims};
 use crate::server::principal::Authenticated;
-use crate::server::state::AppState;
 
 /// The interval of comments, by which both sides detect a dead connection, in seconds. A client is told of it in the
 /// head.
@@ -60,7 +54,7 @@ struct Listener {
 
 pub(super) async fn events(app: &AppState, call: &Call) -> Result<Response, Error> {
     let resource = ResourcePath::of(call)?;
-    resource.require_parents(&mut &app.store, Kind::Plugin, false).await?;
+    resource.check_parents(&mut &app.store, Kind::Plugin, false).await?;
     let caller = Arc::clone(call.caller()?);
     let permit = app.limits.stream(&caller.principal.actor())?;
     let (organization, cluster) = (uuid(&resource.organization), uuid(&resource.cluster));
@@ -93,17 +87,12 @@ pub(super) async fn events(app: &AppState, call: &Call) -> Result<Response, Erro
     let heartbeat = KeepAlive::new().interval(Duration::from_secs(HEARTBEAT_SECONDS));
     let mut response = Sse::new(events).keep_alive(heartbeat).into_response();
     // A buffering proxy would delay the events indefinitely.
-    set(
-        response.headers_mut(),
-        HeaderName::from_static("x-accel-buffering"),
-        "no",
-    );
-    let heartbeat = HEARTBEAT_SECONDS.to_string();
-    set(
-        response.headers_mut(),
-        HeaderName::from_static(HEARTBEAT_HEADER),
-        &heartbeat,
-    );
+    for (name, value) in [
+        ("x-accel-buffering", "no"),
+        (HEARTBEAT_HEADER, &*HEARTBEAT_SECONDS.to_string()),
+    ] {
+        set(response.headers_mut(), HeaderName::from_static(name), value);
+    }
     Ok(response)
 }
 
@@ -154,11 +143,8 @@ impl Listener {
         };
         let last = changed.iter().map(|(_, sequence)| *sequence).max();
         self.cursor = last.unwrap_or_default().max(latest);
-        let mut kinds: Vec<_> = changed
-            .iter()
-            .filter_map(|(kind, _)| kind.facts().event)
-            .map(Kind::word)
-            .collect();
+        let kinds = changed.iter().filter_map(|(kind, _)| kind.facts().event);
+        let mut kinds: Vec<_> = kinds.map(Kind::word).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let change = json!({ "kinds": kinds }).to_string();
@@ -177,12 +163,9 @@ impl Listener {
         if self.caller.is_still_valid(&self.app.authenticator) {
             return true;
         }
-        let Ok(Some(caller)) = self
-            .app
-            .authenticator
-            .authenticate(&self.authorization, AcceptedUses::Api)
-            .await
-        else {
+        let authenticator = &self.app.authenticator;
+        let caller = authenticator.authenticate(&self.authorization, AcceptedUses::Api);
+        let Ok(Some(caller)) = caller.await else {
             return false;
         };
         self.caller = caller;

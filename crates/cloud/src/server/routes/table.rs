@@ -14,14 +14,14 @@ use super::{
 use crate::models::{
     Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
     OrganizationSpec, PluginDefinition, PluginManifests, PluginVersion, Resource as _, Role, RoleSpec, SshKey,
-    SshKeySpec, Token, Upgrade, UserSpec,
+    SshKeySpec, Upgrade, UserSpec,
 };
 use crate::server::http::endpoint::{Input, Output, Permission};
 use crate::server::keys::token::AcceptedUses;
 use crate::server::openapi::bodies::{
     AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey, CreatedToken,
     Deletion, Lock, LoginRequest, MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange,
-    RuleOfRole, ScriptTemplate, TokenInfo, TokenSpec, UpgradeReport, user_body,
+    RuleOfRole, ScriptTemplate, Token, TokenInfo, TokenSpec, UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;

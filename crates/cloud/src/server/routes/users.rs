@@ -5,17 +5,12 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
-use uuid::Uuid;
-
+use super::prelude::*;
 use super::references::resolve_references;
-use crate::models::{Document, Kind, SshKeySpec, stored};
-use crate::server::Error;
+use crate::models::{Document, SshKeySpec, stored};
 use crate::server::access::operators::keep_one;
 use crate::server::access::users::not_the_last_owner;
-use crate::server::principal::OrgRole;
-use crate::server::refusal::Refusal;
-use crate::server::store::{References, Row, SecretColumn, Source, Transaction, membership_id};
+use crate::server::store::{SecretColumn, membership_id};
 
 /// Adds `user`, who existed before, to `organization` with `role`.
 pub(super) async fn join_existing(

@@ -16,75 +16,38 @@ use super::error::StoreError;
 use super::migrations::MIGRATIONS;
 use super::{engine, names};
 
-/// A table, its columns, and which of them contain numbers. All versions have the same columns.
+/// A table and its columns. All versions have the same columns.
 struct Table {
     name: &'static str,
     /// The first version of the tables that has it.
     since: i64,
     columns: &'static str,
-    numbers: &'static [&'static str],
 }
 
+#[rustfmt::skip]
 const TABLES: &[Table] = &[
-    Table {
-        name: "sequence",
-        since: 1,
-        columns: "one, value",
-        numbers: &["one", "value"],
-    },
-    Table {
-        name: "objects",
-        since: 1,
-        columns: "kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret",
-        numbers: &["position"],
-    },
-    Table {
-        name: "names",
-        since: 1,
-        columns: "kind, scope_id, name, id",
-        numbers: &[],
-    },
-    Table {
-        name: "uses",
-        since: 1,
-        columns: "used_kind, used_id, kind, id",
-        numbers: &[],
-    },
-    Table {
-        name: "changes",
-        since: 1,
-        columns: "sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after",
-        numbers: &["sequence"],
-    },
-    Table {
-        name: "removals",
-        since: 9,
-        columns: "parent_id, kind, position, kept, queue, actor, request_id",
-        numbers: &["position"],
-    },
+    Table { name: "sequence", since: 1, columns: "one, value" },
+    Table { name: "objects", since: 1, columns: "kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, updated_at, spec, status, secret" },
+    Table { name: "names", since: 1, columns: "kind, scope_id, name, id" },
+    Table { name: "uses", since: 1, columns: "used_kind, used_id, kind, id" },
+    Table { name: "changes", since: 1, columns: "sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, before, after" },
+    Table { name: "removals", since: 9, columns: "parent_id, kind, position, kept, queue, actor, request_id" },
 ];
+/// The columns that contain numbers, in any table.
+const NUMBERS: [&str; 4] = ["one", "value", "position", "sequence"];
 
 /// A backup that cannot be created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The backup cannot be read or written.
     #[error("the backup cannot be read or written")]
     File(#[from] io::Error),
-    /// The file is not a backup, or is incomplete.
     #[error("line {line} of the backup: {reason}")]
-    Copy {
-        /// The line, from 1.
-        line: u64,
-        /// The error.
-        reason: String,
-    },
+    Copy { line: u64, reason: String },
     /// The database is one of a newer version.
     #[error("the tables have version {0}, and this version of the server knows {this}; use the newer one", this = version())]
     Newer(i64),
-    /// The target database is not empty.
     #[error("the database is not empty: it has {0} objects; restore into a new database")]
     NotEmpty(i64),
 }
@@ -107,11 +70,8 @@ const COUNTING: [i64; 2] = [3, 7];
 
 /// The version of the tables of this server.
 fn version() -> i64 {
-    MIGRATIONS
-        .iter()
-        .map(|migration| migration.version)
-        .max()
-        .unwrap_or_default()
+    let versions = MIGRATIONS.iter().map(|migration| migration.version);
+    versions.max().unwrap_or_default()
 }
 
 fn hex(context: Context) -> String {
@@ -273,7 +233,7 @@ async fn insert(connection: &mut AnyConnection, line: &Value) -> Result<Option<(
     let statement = format!("INSERT INTO {name} ({columns}) VALUES ({places})");
     let mut query = sqlx::query(AssertSqlSafe(statement));
     for (column, value) in table.columns().zip(values) {
-        query = if table.numbers.contains(&column) {
+        query = if NUMBERS.contains(&column) {
             let Some(number) = value.as_i64() else { return Ok(None) };
             query.bind(number)
         } else {
@@ -294,7 +254,7 @@ impl Table {
 
     fn values(&self, row: &AnyRow) -> Result<Vec<Value>, sqlx::Error> {
         let value = |column| {
-            if self.numbers.contains(&column) {
+            if NUMBERS.contains(&column) {
                 row.try_get::<i64, _>(column).map(Value::from)
             } else {
                 row.try_get::<String, _>(column).map(Value::from)

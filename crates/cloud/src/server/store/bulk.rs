@@ -98,10 +98,8 @@ impl Transaction {
         for row in self.fetch(statement, &[kind, id]).await? {
             present.insert((row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?));
         }
-        let wanted: BTreeSet<_> = wanted
-            .iter()
-            .map(|(kind, id)| (kind.word().to_owned(), id.clone()))
-            .collect();
+        let wanted = wanted.iter().map(|(kind, id)| (kind.word().to_owned(), id.clone()));
+        let wanted: BTreeSet<_> = wanted.collect();
         let mut gone: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (kind, id) in present.difference(&wanted) {
             gone.entry(kind).or_default().push(id);

@@ -7,7 +7,6 @@ use crate::models::{Kind, UniqueName};
 pub struct Author {
     /// `user:ID`, `cluster:ID` or `system`.
     pub actor: String,
-    /// The request.
     pub origin: Origin,
     /// The organization, or the actor outside of organizations: its writes wait for each other.
     pub queue: String,
@@ -57,7 +56,6 @@ impl Origin {
 /// The unique name and the references of an object.
 #[derive(Clone, Debug, Default)]
 pub struct References {
-    /// The unique name.
     pub name: Option<UniqueName>,
     /// The scope of the name: usually the object's parent.
     pub scope: String,

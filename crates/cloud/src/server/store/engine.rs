@@ -193,10 +193,8 @@ impl Sqlite {
     fn at(url: &Url, writes: bool) -> Result<Self, StoreError> {
         let is_plain =
             url.host_str().unwrap_or_default().is_empty() && url.query().is_none() && url.fragment().is_none();
-        let path = url
-            .to_file_path()
-            .ok()
-            .filter(|path| is_plain && path.file_name().is_some());
+        let path = url.to_file_path().ok();
+        let path = path.filter(|path| is_plain && path.file_name().is_some());
         let path = path.ok_or_else(|| {
             StoreError::Setting(format!(
                 "database is {url}, must be sqlite:///FOLDER/FILE, in which # is written as %23, ? as %3F and % as %25"
@@ -352,11 +350,8 @@ impl Engine for Postgres {
 
     async fn listen(&self) -> Result<Option<CommitListener>, StoreError> {
         let options: PgConnectOptions = self.url.as_str().parse()?;
-        let pool = PgPoolOptions::new()
-            .max_connections(1)
-            .acquire_timeout(ACQUIRE)
-            .connect_with(options)
-            .await?;
+        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE);
+        let pool = pool.connect_with(options).await?;
         let mut listener = PgListener::connect_with(&pool).await?;
         listener.eager_reconnect(false);
         listener.execute(KEEPALIVE).await?;

@@ -19,12 +19,7 @@ pub enum StoreError {
     #[error(
         "database is {path}, which cannot be written: the file, the files next to it and their directory must exist and be writable for the user that runs this process"
     )]
-    File {
-        /// The file or directory.
-        path: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    File { path: String, source: io::Error },
     /// The file of the database, or its lock, is not the one that this process opened.
     #[error(
         "{0} was moved, removed or replaced while the server runs: nothing is written. Move it back, or restart the server with the right one"
@@ -33,7 +28,6 @@ pub enum StoreError {
     /// The database does not respond, or rejects a statement.
     #[error("the database is unusable")]
     Unavailable(#[source] sqlx::Error),
-    /// A statement did not end in time.
     #[error("the database does not answer within {0:?}")]
     Silent(Duration),
     /// The database rejects one statement because of its data; others are not concerned.
@@ -42,16 +36,13 @@ pub enum StoreError {
     /// It contains data that no version of the server wrote.
     #[error("the database is damaged: {0}")]
     Damaged(String),
-    /// The tables cannot be migrated to this version.
     #[error("the database schema does not match this version: {0}")]
     Migrate(#[source] MigrateError),
     /// A write exceeds its time, so that it does not delay others for longer.
     #[error("the write takes too long")]
     TooLong,
-    /// The queue of writes is full.
     #[error("too many writes are pending")]
     Full,
-    /// The process is shutting down.
     #[error("the server is stopping")]
     Stopping,
 }

@@ -21,11 +21,8 @@ const IDENTITIES: usize = 100_000;
 /// itself is of its own scope: the status that one reports concerns no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// The kind.
     pub kind: Kind,
-    /// The organization.
     pub organization: Uuid,
-    /// The cluster.
     pub cluster: Uuid,
 }
 
@@ -59,9 +56,7 @@ fn around(kind: Kind, organization: Uuid, cluster: Uuid) -> [Scope; 3] {
 /// A committed change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommittedChange {
-    /// Its number.
     pub sequence: i64,
-    /// The scope of the change.
     pub scope: Scope,
     /// The user, token, cluster or API key whose identity or permissions it may affect.
     pub decides: Option<Uuid>,
@@ -213,10 +208,8 @@ impl Feed {
         if clusters.len() > 64 && random::index(clusters.len()) == 0 {
             clusters.retain(|_, wake| wake.receiver_count() > 0);
         }
-        clusters
-            .entry(cluster)
-            .or_insert_with(|| watch::Sender::new(0))
-            .subscribe()
+        let wake = clusters.entry(cluster);
+        wake.or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
     /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of its last

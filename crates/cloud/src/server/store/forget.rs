@@ -34,10 +34,8 @@ impl Store {
         let mut excesses = Vec::new();
         for what in [What::Audit, What::Reports] {
             let mut reader = self.reader().await?;
-            let found = query(
-                "SELECT owner, bytes - $2 FROM stored WHERE what = $1 AND bytes > $2",
-                &[what.word()],
-            );
+            let statement = "SELECT owner, bytes - $2 FROM stored WHERE what = $1 AND bytes > $2";
+            let found = query(statement, &[what.word()]);
             let found = within(found.bind(limits.of(what)).fetch_all(&mut *reader)).await?;
             for row in reader.end(found) {
                 let (owner, bytes) = (row.try_get(0)?, row.try_get(1)?);

@@ -58,7 +58,6 @@ pub struct Maintenance {
     pub(super) store: Store,
     /// The default one, unless the server sets another.
     pub(in crate::server) retention: Retention,
-    /// The storage limits, shared with the writer.
     pub(in crate::server) storage: Arc<Storage>,
     pub(super) clock: SharedClock,
 }

@@ -48,19 +48,16 @@ impl Action {
 /// The subject of a row: an action of a caller on an object, from an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
-    /// The kind of the row.
     pub action: Action,
     /// The organization; empty if it is unknown.
     pub organization: String,
     /// The cluster that it concerns, or empty.
     pub cluster: String,
-    /// The kind of the object.
     pub kind: Kind,
     /// The object; empty for a whole list, and if the object is unknown.
     pub object: String,
     /// `user:ID` or `cluster:ID`; empty if nobody logged in.
     pub actor: String,
-    /// The address of the client.
     pub address: String,
 }
 

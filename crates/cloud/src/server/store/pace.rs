@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use http::StatusCode;
 
 use super::storage_limits::{StorageLimits, What};
 use crate::server::refusal::Refusal;
@@ -60,26 +59,18 @@ impl Pace {
     /// Counts `bytes` that `actor` adds to the log `what` of `owner`. What is neither a user's nor a cluster's is not
     /// limited.
     pub(super) fn count(&self, actor: &str, what: What, owner: &str, bytes: i64) -> Result<(), Refusal> {
-        let bytes = u32::try_from(bytes)
-            .ok()
-            .and_then(NonZeroU32::new)
-            .unwrap_or(NonZeroU32::MIN);
+        let bytes = u32::try_from(bytes).ok().and_then(NonZeroU32::new);
+        let bytes = bytes.unwrap_or(NonZeroU32::MIN);
         if !actor.contains(':') || self.take(&self.own, actor, bytes).is_ok() {
             return Ok(());
         }
         let refuse = |whose: &str, seconds: u64| {
             let word = what.word();
-            Refusal {
-                retry_after: Some(seconds),
-                ..Refusal::new(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    format!(
-                        "{whose} changed as much as fills the audit log in a day, the maximum: \
-                         try again in {seconds} seconds \
-                         (deletions are always possible), or ask the operator of the server to raise storageMiB.{word}"
-                    ),
-                )
-            }
+            let message = format!(
+                "{whose} changed as much as fills the audit log in a day, the maximum: try again in {seconds} seconds \
+                 (deletions are always possible), or ask the operator of the server to raise storageMiB.{word}"
+            );
+            Refusal::too_many(message, seconds)
         };
         if what == What::Reports {
             return self

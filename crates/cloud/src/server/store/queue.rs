@@ -1,7 +1,10 @@
-//! The pending writes, one queue for each organization. The writer takes one write of each in turn, so that an
-//! organization that writes much delays its own writes and not those of others.
+//! The pending writes, one queue for each organization. Each organization gets the same time of the writer: the next
+//! write is one of the organization that is due first, and a write postpones the next one of its organization by the
+//! time that its last write took (start-time fair queueing). So an organization whose writes are many or long delays
+//! its own writes, and one that wrote nothing waits only for the write that runs.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -12,6 +15,8 @@ use super::error::StoreError;
 const QUEUE: usize = 1_024;
 /// The maximum number of pending writes of one organization.
 const SHARE: usize = QUEUE / 2;
+/// The least time for which a write counts.
+const LEAST: Duration = Duration::from_micros(1);
 
 /// The pending writes, one queue for each organization.
 pub(super) struct Queue<T> {
@@ -20,19 +25,33 @@ pub(super) struct Queue<T> {
 }
 
 struct State<T> {
-    /// The organizations with pending writes; the first one is next.
-    turns: VecDeque<String>,
-    writes: HashMap<String, VecDeque<T>>,
+    organizations: HashMap<String, Organization<T>>,
+    /// The organizations with pending writes, by the time at which they are due and the number of that entry.
+    due: BTreeMap<(Duration, u64), String>,
+    /// The number of the next entry.
+    entry: u64,
+    /// The time at which the last write was due. It passes as writes are taken.
+    now: Duration,
     pending: usize,
     closed: bool,
+}
+
+struct Organization<T> {
+    writes: VecDeque<T>,
+    /// The time at which its next write is due.
+    due: Duration,
+    /// The time that its next write is expected to take.
+    cost: Duration,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
         Self {
             state: Mutex::new(State {
-                turns: VecDeque::new(),
-                writes: HashMap::new(),
+                organizations: HashMap::new(),
+                due: BTreeMap::new(),
+                entry: 0,
+                now: Duration::ZERO,
                 pending: 0,
                 closed: false,
             }),
@@ -48,60 +67,42 @@ impl<T> Queue<T> {
         if state.closed {
             return Err(StoreError::Stopping);
         }
-        let own = state.writes.get(organization).map_or(0, VecDeque::len);
+        let own = state.organizations.get(organization).map_or(0, |own| own.writes.len());
         if state.pending >= QUEUE || own >= SHARE {
             return Err(StoreError::Full);
         }
-        if own == 0 {
-            state.turns.push_back(organization.to_owned());
-        }
-        let writes = state.writes.entry(organization.to_owned()).or_default();
-        writes.push_back(write);
-        state.pending += 1;
+        state.push(organization, write);
         drop(state);
         self.changed.notify_one();
         Ok(())
     }
 
-    /// Waits for a write, and takes it. `None` once the queue is closed and empty.
-    pub(super) async fn first(&self) -> Option<T> {
+    /// Waits for a write, and takes it with the name of its organization. `None` once the queue is closed and empty.
+    pub(super) async fn first(&self) -> Option<(String, T)> {
         loop {
             let changed = self.changed.notified();
-            let (mut taken, closed) = self.next(1);
-            if let Some(first) = taken.pop() {
-                return Some(first);
-            }
-            if closed {
-                return None;
+            let (taken, closed) = {
+                let mut state = self.state.lock();
+                (state.take(Duration::MAX), state.closed)
+            };
+            if taken.is_some() || closed {
+                return taken;
             }
             changed.await;
         }
     }
 
-    /// Takes at most `most` writes of those that are pending.
-    pub(super) fn more(&self, most: usize) -> Vec<T> {
-        self.next(most).0
+    /// Takes the next write, unless none is pending or its organization's last ones took longer than `limit`.
+    pub(super) fn next(&self, limit: Duration) -> Option<(String, T)> {
+        self.state.lock().take(limit)
     }
 
-    /// The next writes, and whether no more are added.
-    fn next(&self, most: usize) -> (Vec<T>, bool) {
-        let mut state = self.state.lock();
-        let mut taken = Vec::new();
-        while taken.len() < most
-            && let Some(organization) = state.turns.pop_front()
-        {
-            let Some(writes) = state.writes.get_mut(&organization) else {
-                continue;
-            };
-            taken.extend(writes.pop_front());
-            if writes.is_empty() {
-                state.writes.remove(&organization);
-            } else {
-                state.turns.push_back(organization);
-            }
+    /// A write of `organization` took `time`.
+    pub(super) fn spent(&self, organization: &str, time: Duration) {
+        if let Some(own) = self.state.lock().organizations.get_mut(organization) {
+            // A short write between two long ones does not hide them.
+            own.cost = time.max(own.cost / 2);
         }
-        state.pending -= taken.len();
-        (taken, state.closed)
     }
 
     /// Refuses further writes; those that are pending can be taken.
@@ -111,9 +112,62 @@ impl<T> Queue<T> {
     }
 }
 
+impl<T> State<T> {
+    fn push(&mut self, organization: &str, write: T) {
+        self.pending += 1;
+        if let Some(own) = self.organizations.get_mut(organization) {
+            own.writes.push_back(write);
+            if own.writes.len() == 1 {
+                own.due = own.due.max(self.now);
+                let due = own.due;
+                self.enter(due, organization.to_owned());
+            }
+            return;
+        }
+        if self.organizations.len() >= QUEUE {
+            self.organizations.retain(|_, own| !own.writes.is_empty());
+        }
+        let own = Organization {
+            writes: VecDeque::from([write]),
+            due: self.now,
+            cost: Duration::ZERO,
+        };
+        self.organizations.insert(organization.to_owned(), own);
+        self.enter(self.now, organization.to_owned());
+    }
+
+    fn take(&mut self, limit: Duration) -> Option<(String, T)> {
+        let first = self.due.first_entry()?;
+        let own = self.organizations.get_mut(first.get())?;
+        if own.cost > limit {
+            return None;
+        }
+        let organization = first.remove();
+        let write = own.writes.pop_front()?;
+        self.pending -= 1;
+        self.now = own.due;
+        own.due += own.cost.max(LEAST);
+        if !own.writes.is_empty() {
+            let due = own.due;
+            self.enter(due, organization.clone());
+        }
+        Some((organization, write))
+    }
+
+    fn enter(&mut self, due: Duration, organization: String) {
+        self.due.insert((due, self.entry), organization);
+        self.entry += 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn take<T>(queue: &Queue<T>, most: usize) -> Vec<T> {
+        let taken = std::iter::from_fn(|| queue.next(Duration::MAX));
+        taken.take(most).map(|(_, write)| write).collect()
+    }
 
     #[tokio::test]
     async fn organizations_take_turns() {
@@ -123,14 +177,48 @@ mod tests {
         }
         queue.push("quiet", ("quiet", 0)).unwrap();
         queue.push("other", ("other", 0)).unwrap();
-        assert_eq!(queue.first().await, Some(("busy", 0)));
-        assert_eq!(queue.more(3), [("quiet", 0), ("other", 0), ("busy", 1)]);
+        assert_eq!(queue.first().await, Some(("busy".to_owned(), ("busy", 0))));
+        assert_eq!(take(&queue, 3), [("quiet", 0), ("other", 0), ("busy", 1)]);
+        // One that waited for nothing is before one that has more.
         queue.push("quiet", ("quiet", 1)).unwrap();
-        assert_eq!(queue.more(3), [("busy", 2), ("quiet", 1), ("busy", 3)]);
+        assert_eq!(take(&queue, 3), [("quiet", 1), ("busy", 2), ("busy", 3)]);
         queue.close();
         assert!(matches!(queue.push("late", ("late", 0)), Err(StoreError::Stopping)));
-        assert_eq!(queue.more(1_000).len(), 96);
+        assert_eq!(take(&queue, 1_000).len(), 96);
         assert_eq!(queue.first().await, None);
+    }
+
+    #[test]
+    fn an_organization_with_long_writes_gets_no_more_time_than_the_others() {
+        const MS: Duration = Duration::from_millis(1);
+        let queue = Queue::default();
+        for number in 0..100 {
+            queue.push("long", number).unwrap();
+            queue.push("short", number).unwrap();
+        }
+        let mut numbers = HashMap::new();
+        while numbers.get("short") != Some(&100) {
+            let (organization, _) = queue.next(Duration::MAX).unwrap();
+            queue.spent(&organization, if organization == "long" { MS * 10 } else { MS });
+            *numbers.entry(organization).or_insert(0) += 1;
+        }
+        assert!((10..=12).contains(&numbers["long"]), "{numbers:?}");
+        // A commit that has no time for it leaves it there.
+        assert_eq!(queue.next(MS * 9), None);
+        assert!(queue.next(MS * 10).is_some());
+        // Nor after a short one between.
+        queue.spent("long", MS);
+        assert_eq!(queue.next(MS * 4), None);
+    }
+
+    #[test]
+    fn what_is_known_of_organizations_without_writes_is_bounded() {
+        let queue = Queue::default();
+        for number in 0..QUEUE * 3 {
+            queue.push(&number.to_string(), ()).unwrap();
+            take(&queue, 1);
+        }
+        assert!(queue.state.lock().organizations.len() <= QUEUE);
     }
 
     #[test]
@@ -142,6 +230,6 @@ mod tests {
             let _ = queue.push(&number.to_string(), ());
         }
         assert!(matches!(queue.push("late", ()), Err(StoreError::Full)));
-        assert_eq!(queue.next(usize::MAX).0.len(), QUEUE);
+        assert_eq!(take(&queue, usize::MAX).len(), QUEUE);
     }
 }

@@ -13,7 +13,6 @@ const ROW: usize = 512;
 /// A stored object. Ids, times and documents were validated before; an absent value is empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its kind.
     pub kind: Kind,
     /// Unique among its kind.
     pub id: String,
@@ -21,7 +20,6 @@ pub struct Row {
     pub organization_id: String,
     /// The cluster that it concerns; empty if it concerns the whole organization.
     pub cluster_id: String,
-    /// Its parent.
     pub parent_id: String,
     /// The user who created it.
     pub owner_id: String,

@@ -12,13 +12,9 @@ use crate::server::Error;
 /// The window of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScriptWindow {
-    /// The id of the node.
     pub node: String,
-    /// The id of the upgrade.
     pub upgrade: String,
-    /// When it begins.
     pub begin: Timestamp,
-    /// When it ends.
     pub end: Timestamp,
 }
 
@@ -31,11 +27,8 @@ impl Transaction {
     pub async fn script_windows(&mut self, cluster: &str) -> Result<Vec<ScriptWindow>, Error> {
         let statement = "SELECT value FROM meta WHERE name = $1";
         let found = self.fetch(statement, &[&name(cluster)]).await?;
-        let text: Option<String> = found
-            .first()
-            .map(|row| row.try_get(0))
-            .transpose()
-            .map_err(StoreError::from)?;
+        let text = found.first().map(|row| row.try_get(0)).transpose();
+        let text: Option<String> = text.map_err(StoreError::from)?;
         let windows = text.map(|text| serde_json::from_str(&text)).transpose();
         Ok(windows.map_err(Error::internal)?.unwrap_or_default())
     }

@@ -17,20 +17,15 @@ use crate::models::Kind;
 pub enum Sealed {
     /// The secret of an object.
     Object {
-        /// Its kind.
         kind: Kind,
-        /// Its id.
         id: String,
         /// The first bytes of the value in base64.
         head: String,
     },
     /// The stored response of a request with an Idempotency-Key.
     Remembered {
-        /// The caller of the request.
         principal: String,
-        /// The key.
         name: String,
-        /// The first bytes of the value in base64.
         head: String,
     },
 }

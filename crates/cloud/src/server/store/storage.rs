@@ -11,7 +11,6 @@ use crate::server::refusal::Refusal;
 /// The limits of a server, and the changes of the last day.
 #[derive(Debug)]
 pub struct Storage {
-    /// The limits of what is stored.
     pub limits: StorageLimits,
     pub(super) metrics: Option<StorageMetrics>,
     pub(super) pace: Pace,
@@ -41,16 +40,13 @@ impl Storage {
         let (mib, word) = (self.limits.of(what) / MIB, what.word());
         let ask = format!("ask the operator of the server to raise storageMiB.{word}");
         let refusal = match what {
-            What::Replays => Refusal {
-                retry_after: Some(60 * 60),
-                ..Refusal::new(
-                    http::StatusCode::TOO_MANY_REQUESTS,
-                    format!(
-                        "Idempotency-Key: the responses stored for you have {mib} MiB, the maximum: \
-                         leave the header out, or {ask}"
-                    ),
-                )
-            },
+            What::Replays => {
+                let message = format!(
+                    "Idempotency-Key: the responses stored for you have {mib} MiB, the maximum: \
+                     leave the header out, or {ask}"
+                );
+                Refusal::too_many(message, 60 * 60)
+            }
             What::ClusterObjects => Refusal::forbidden(format!(
                 "the objects of the cluster have {mib} MiB, the maximum: delete some, or {ask}"
             )),

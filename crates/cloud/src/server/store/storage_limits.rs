@@ -9,15 +9,12 @@ pub(super) const MIB: i64 = 1024 * 1024;
 /// A class of stored data that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum What {
-    /// The objects of an organization.
     Objects,
     /// The objects of a cluster, which are part of its organization's.
     ClusterObjects,
     /// The audit log of an organization, or of what belongs to none, except what clusters change.
     Audit,
-    /// The changes by clusters, in the audit log.
     Reports,
-    /// The responses to requests of a caller with an Idempotency-Key.
     Replays,
 }
 
@@ -46,7 +43,7 @@ impl What {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct StorageLimits {
-    /// The objects of an organization.
+    /// The objects of an organization without its tokens.
     pub objects: NonZeroU32,
     /// The objects of a cluster.
     pub cluster_objects: NonZeroU32,

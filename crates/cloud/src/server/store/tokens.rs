@@ -17,7 +17,6 @@ use crate::server::Error;
 /// The tokens of a user or an API key that have not expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveTokens {
-    /// Their number.
     pub count: i64,
     /// The id of the first token to expire; empty without tokens.
     pub first: String,

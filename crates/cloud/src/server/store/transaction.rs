@@ -205,18 +205,14 @@ impl Transaction {
                 && self.get(row.kind, &id).await?.is_some()
             {
                 let reason = format!("{} with {} already exists", row.kind.singular(), name.key);
-                let status = http::StatusCode::CONFLICT;
                 let refusal = Refusal::field(name.field, reason);
-                return Err(Refusal { status, ..refusal }.into());
+                return Err(refusal.with_status(http::StatusCode::CONFLICT).into());
             }
             // A removed object loses its name before it is deleted.
             let statement = "INSERT INTO names (kind, scope_id, name, id) VALUES ($1, $2, $3, $4) \
                              ON CONFLICT (kind, scope_id, name) DO UPDATE SET id = excluded.id";
-            self.run(query(
-                statement,
-                &[row.kind.word(), &references.scope, &stored, &row.id],
-            ))
-            .await?;
+            let values: [&str; 4] = [row.kind.word(), &references.scope, &stored, &row.id];
+            self.run(query(statement, &values)).await?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The single writer of a process: pending writes share one commit, each in its own savepoint.
 //!
 //! A commit takes writes for a few milliseconds, or for as long as the disk or the server of the database takes for a
-//! commit: so a queue that is full makes nobody else wait for long, and at most half of the time goes into commits.
+//! commit: so a queue that is full makes nobody else wait for long, and at most half of the time goes into commits. A
+//! write that is expected to take longer than that begins a commit: so none waits in its commit for a long one.
 //!
 //! A write is acknowledged only after its commit, and a refused one does not affect the others. The caller may be
 //! dropped: its write is done completely or not at all, and not at all if it was still pending. A write that takes too
@@ -10,6 +11,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +37,10 @@ use super::transaction::Transaction;
 const BATCH: usize = 128;
 /// The time for which a commit takes writes where commits are fast.
 const FILL: Duration = Duration::from_millis(4);
+
+/// A write, and the name of its queue.
+type Queued = (String, Box<dyn Job>);
+
 /// The task that writes.
 pub struct Writer {
     pub(super) engine: Arc<dyn Engine>,
@@ -70,14 +76,14 @@ impl Writer {
                 }
             };
             let Some(first) = first else { return Ok(()) };
-            if first.is_abandoned() {
+            if first.1.is_abandoned() {
                 continue;
             }
             let mut batch = vec![first];
             let committed = self.commit(&mut batch).await;
             if let Err(error) = &committed {
                 // The others would find the same, one after the other.
-                batch.extend(jobs.more(BATCH));
+                batch.extend(iter::from_fn(|| jobs.next(Duration::MAX)).take(BATCH));
                 self.store.health.failed(error);
                 error!(error = %Chain(error.as_ref()), "no change was written");
             }
@@ -85,7 +91,7 @@ impl Writer {
                 Ok(unswept) => (unswept, Ok(())),
                 Err(error) => (BTreeSet::new(), Err(error)),
             };
-            for job in batch {
+            for (_, job) in batch {
                 job.finish(committed.clone());
             }
             for queue in unswept {
@@ -99,7 +105,7 @@ impl Writer {
 
     /// Writes the first of `batch`, and adds those that are pending.
     /// Returns the queues with removals that are not complete.
-    async fn commit(&mut self, batch: &mut Vec<Box<dyn Job>>) -> Result<BTreeSet<String>, Arc<StoreError>> {
+    async fn commit(&mut self, batch: &mut Vec<Queued>) -> Result<BTreeSet<String>, Arc<StoreError>> {
         let asked = self.clock.monotonic();
         let mut transaction = self.begin().await.map_err(Arc::new)?;
         let (begun, since) = (transaction.sequence, self.clock.monotonic());
@@ -131,22 +137,26 @@ impl Writer {
         Ok(unswept)
     }
 
-    /// Performs the first of `batch`, and then one write of each organization in turn, until enough time has passed.
+    /// Performs the first of `batch`, and then those that are due, until enough time has passed.
     async fn fill(
         &mut self,
         transaction: &mut Transaction,
-        batch: &mut Vec<Box<dyn Job>>,
+        batch: &mut Vec<Queued>,
         since: Duration,
     ) -> Result<(), Arc<StoreError>> {
-        let until = since + FILL.max(self.overhead);
+        let limit = FILL.max(self.overhead);
         let mut performed = 0;
-        while let Some(job) = batch.get_mut(performed) {
+        while let Some((queue, job)) = batch.get_mut(performed) {
             if !job.is_abandoned() {
+                let begun = self.clock.monotonic();
                 perform(transaction, &mut **job).await?;
+                self.store
+                    .jobs
+                    .spent(queue, self.clock.monotonic().saturating_sub(begun));
             }
             performed += 1;
-            if performed < BATCH && self.clock.monotonic() < until {
-                batch.extend(self.store.jobs.more(1));
+            if performed < BATCH && self.clock.monotonic() < since + limit {
+                batch.extend(self.store.jobs.next(limit));
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use tidewaiter_api::cloud_sync::CLUSTER_ROLE;
 use tidewaiter_kit::metrics::{MetricsError, StateGauge};
-use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, WriteError};
+use tidewaiter_kit::{Category, Key, Metrics, Notice, ReconcileError, Retry, WriteError};
 
 use super::plan::{Refused, Why};
 use crate::controllers::rbac::notice;
@@ -24,29 +24,7 @@ pub(super) enum RoleError {
 const NAMED: usize = 5;
 
 impl ReconcileError for RoleError {
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Refused { .. } | Self::Held(_) => Retry::Slow,
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Refused { .. } => "rules",
-            Self::Held(_) => "held",
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn is_refusal(&self) -> bool {
-        match self {
-            Self::Refused { .. } | Self::Held(_) => true,
-            Self::Write(error) => error.is_refusal(),
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
+    fn category(&self) -> Category {
         match self {
             Self::Refused { refused, others_apply } => {
                 let others = if *others_apply {
@@ -58,7 +36,7 @@ impl ReconcileError for RoleError {
                     "Not applied: {}. {others} Change the role in the cloud, or the settings of the coordinator.",
                     named(refused)
                 );
-                Some(Notice::warning("RulesRefused", "Apply", note))
+                Category::refusal("rules", Retry::Slow).notify(Notice::warning("RulesRefused", "Apply", note))
             }
             Self::Held(lost) => {
                 let note = format!(
@@ -66,9 +44,9 @@ impl ReconcileError for RoleError {
                      them go: tidewaiter release {CLUSTER_ROLE}.",
                     named(lost)
                 );
-                Some(Notice::warning("RoleHeld", "Apply", note))
+                Category::refusal("held", Retry::Slow).notify(Notice::warning("RoleHeld", "Apply", note))
             }
-            Self::Write(error) => notice(error, "clusterrole"),
+            Self::Write(error) => error.category().notify(notice(error, "clusterrole")),
         }
     }
 }

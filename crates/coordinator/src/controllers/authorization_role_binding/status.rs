@@ -4,7 +4,7 @@ use std::slice;
 use std::time::Duration;
 
 use tidewaiter_kit::metrics::{MetricsError, StateGauge};
-use tidewaiter_kit::{Key, Metrics, Notice, ReconcileError, Retry, SharedClock, WriteError};
+use tidewaiter_kit::{Category, Key, Metrics, Notice, ReconcileError, Retry, SharedClock, WriteError};
 
 use crate::controllers::rbac::notice;
 
@@ -45,6 +45,24 @@ impl Wait {
         }
     }
 
+    fn notice(&self) -> Option<Notice> {
+        if matches!(self, Self::ClusterRole(_)) {
+            // It takes a moment.
+            return None;
+        }
+        let state = if self.keeps() {
+            "Nothing changes"
+        } else {
+            "Nothing is bound"
+        };
+        let until = match self {
+            Self::Held(_) => "It is bound when the role is released",
+            _ => "It is bound as soon as it exists",
+        };
+        let note = format!("{state}: {self}. {until}.");
+        Some(Notice::warning("BindingWaits", "Bind", note))
+    }
+
     /// Returns true if what was bound before stays meanwhile.
     pub(super) fn keeps(&self) -> bool {
         matches!(self, Self::ClusterRole(_) | Self::Held(_) | Self::Missing(_))
@@ -74,56 +92,21 @@ impl BindingError {
 }
 
 impl ReconcileError for BindingError {
-    fn retry(&self) -> Retry {
+    fn category(&self) -> Category {
         match self {
             // Its arrival starts a pass.
-            Self::Waits(_) | Self::Kept(_) => Retry::Slow,
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Waits(wait) => wait.word(),
-            Self::Kept(_) => "finalizer",
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn is_refusal(&self) -> bool {
-        match self {
-            Self::Waits(_) | Self::Kept(_) => true,
-            Self::Write(error) => error.is_refusal(),
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        match self {
-            // It takes a moment.
-            Self::Waits(Wait::ClusterRole(_)) => None,
-            Self::Waits(wait) => {
-                let state = if wait.keeps() {
-                    "Nothing changes"
-                } else {
-                    "Nothing is bound"
-                };
-                let until = match wait {
-                    Wait::Held(_) => "It is bound when the role is released",
-                    _ => "It is bound as soon as it exists",
-                };
-                let note = format!("{state}: {wait}. {until}.");
-                Some(Notice::warning("BindingWaits", "Bind", note))
-            }
+            Self::Waits(wait) => Category::refusal(wait.word(), Retry::Slow).notify(wait.notice()),
             Self::Kept(kept) => {
                 let note = format!(
                     "Finalizers of others keep what is deleted: {}. It gives nobody anything any more. Let whoever set the finalizers remove them.",
                     kept.join(", ")
                 );
-                Some(Notice::warning("DeletionBlocked", "Unbind", note))
+                Category::refusal("finalizer", Retry::Slow).notify(Notice::warning("DeletionBlocked", "Unbind", note))
             }
             Self::Write(error) => {
                 let is_within = error.key().namespace().is_some();
-                notice(error, if is_within { "rolebinding" } else { "clusterrolebinding" })
+                let kind = if is_within { "rolebinding" } else { "clusterrolebinding" };
+                error.category().notify(notice(error, kind))
             }
         }
     }

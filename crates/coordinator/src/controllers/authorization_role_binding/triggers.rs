@@ -21,8 +21,7 @@ pub(super) fn of_namespace(queue: &Queue, rbac: &Rbac) -> Trigger<Metadata<Names
 
 /// Reconciles the bindings that the index has under the name of the object.
 fn indexed<K: kube::Resource + 'static>(queue: &Queue, index: Index<String>) -> Trigger<K> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, K>| {
+    queue.trigger(move |queue, change: &Change<'_, K>| {
         let name = change.object().meta().name.clone().unwrap_or_default();
         for key in index.keys(&name) {
             queue.push(key);

@@ -1,5 +1,4 @@
 use proptest::prelude::*;
-use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 
 use super::*;
 

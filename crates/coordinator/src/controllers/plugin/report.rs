@@ -333,8 +333,8 @@ impl Reported {
 
     /// Reconciles each plugin that changes, unless the change is the write of its last status.
     fn unless_reported(&self, queue: &Queue) -> Trigger<Plugin> {
-        let (reported, queue) = (self.clone(), queue.clone());
-        Trigger::calls(move |change: &Change<'_, Plugin>| {
+        let reported = self.clone();
+        queue.trigger(move |queue, change: &Change<'_, Plugin>| {
             let both = change.before.zip(change.after);
             if both.is_none_or(|(before, after)| !reported.is_write(change.key(), before, after)) {
                 queue.push(change.key().clone());

@@ -2,11 +2,13 @@
 //!
 //! A copy exists while its registry exists: a Registry whose credential is missing, refused or unknown, or that a
 //! person deleted, changes nothing. What is deleted is a managed pull secret whose registry the cloud does not list any
-//! more, and nothing is deleted before all Registries are known.
+//! more, and nothing is deleted before all Registries are known. A namespace that opts out has none; the one of the
+//! coordinator cannot, because its pull secrets are the record of what works.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
+use tidewaiter_api::names::CONTAINERSHIP_NAMESPACE;
 use tidewaiter_kit::{ChildrenError, Everywhere, ForeignObjects, Index, Key, Next, Pass, Reconciler, Writer};
 
 use super::pull_secret::{PullSecret, SecretCopy};
@@ -28,10 +30,12 @@ impl Reconciler for PullSecretController {
         if !self.registries.are_known() {
             return Ok(Next::UntilChanged);
         }
+        let opts_out = self.everywhere.is_opted_out(pass.key()) && pass.key().name() != CONTAINERSHIP_NAMESPACE;
         let ready = self.registries.ready();
-        let desired: Vec<&PullSecret> = ready.iter().map(|secret| &**secret).collect();
+        let desired = ready.iter().map(|secret| &**secret);
+        let desired: Vec<&PullSecret> = desired.filter(|_| !opts_out).collect();
         let mut unwanted = self.by_namespace.keys(pass.key());
-        unwanted.retain(|key| !self.registries.exists(key.name()));
+        unwanted.retain(|key| opts_out || !self.registries.exists(key.name()));
         let ensured = self.everywhere.ensure(&self.writer, pass, &desired, &unwanted).await;
         self.foreign.track(pass.key(), ensured)
     }

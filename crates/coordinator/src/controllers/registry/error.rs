@@ -4,7 +4,7 @@
 
 use tidewaiter_api::cloud_sync::CLOUD_SYNC;
 use tidewaiter_api::names::{CONTAINERSHIP_NAMESPACE, REGISTRY_SECRET_LABEL, registry_secret_name};
-use tidewaiter_kit::{ChildrenError, Notice, ReconcileError, Retry};
+use tidewaiter_kit::{Category, ChildrenError, Notice, ReconcileError, Retry};
 
 use super::board::State;
 use super::credential::InvalidSource;
@@ -154,37 +154,23 @@ impl Copies {
 }
 
 impl ReconcileError for Failed {
-    fn retry(&self) -> Retry {
+    fn category(&self) -> Category {
         use RegistryError as Why;
-        match &self.why {
-            Why::Missing { .. }
-            | Why::Edited(_)
-            | Why::Invalid(_)
-            | Why::Name
-            | Why::Refused { .. }
-            | Why::Token(EcrError::Refused(_)) => Retry::Slow,
-            Why::Unchecked { .. } | Why::Token(_) => Retry::Backoff,
-            Why::NotWritten(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        self.why.state().word()
-    }
-
-    fn is_refusal(&self) -> bool {
-        use RegistryError as Why;
-        matches!(
-            self.why,
-            Why::Missing { .. } | Why::Edited(_) | Why::Invalid(_) | Why::Name | Why::Refused { .. }
-        )
-    }
-
-    /// An Event is read in a list of those of all objects, so it names the registry.
-    fn notice(&self) -> Option<Notice> {
-        let mut notice = self.why.notice(self.has_copies)?;
-        notice.note = format!("Registry {}: {}", self.registry, notice.note);
-        Some(notice)
+        let class = self.why.state().word();
+        let category = match &self.why {
+            Why::Missing { .. } | Why::Edited(_) | Why::Invalid(_) | Why::Name | Why::Refused { .. } => {
+                Category::refusal(class, Retry::Slow)
+            }
+            Why::Token(EcrError::Refused(_)) => Category::new(class, Retry::Slow),
+            Why::Unchecked { .. } | Why::Token(_) => Category::new(class, Retry::Backoff),
+            Why::NotWritten(error) => Category::new(class, error.retry()),
+        };
+        // An Event is read in a list of those of all objects, so it names the registry.
+        let notice = self.why.notice(self.has_copies).map(|notice| Notice {
+            note: format!("Registry {}: {}", self.registry, notice.note),
+            ..notice
+        });
+        category.notify(notice)
     }
 }
 

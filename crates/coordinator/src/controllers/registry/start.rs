@@ -5,7 +5,8 @@ use std::sync::Arc;
 use kube::Api;
 use parking_lot::Mutex;
 use tidewaiter_api::names::{
-    CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, REGISTRY_SECRET_LABEL,
+    CONTAINERSHIP_NAMESPACE, CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE, PULL_SECRETS_DISABLED, PULL_SECRETS_LABEL,
+    REGISTRY_SECRET_LABEL,
 };
 use tidewaiter_kit::client::MOST_IN_FLIGHT;
 use tidewaiter_kit::metrics::MetricsError;
@@ -25,7 +26,7 @@ use super::{RegistryController, RegistrySettings, selector};
 use crate::controllers::{Shared, StartError};
 
 /// Passes that write at once: a cold start writes one copy for each namespace and registry.
-const PERMITS: usize = 32;
+const CONCURRENCY: usize = 32;
 
 /// Starts the controllers of registries and of their pull secrets.
 pub(in crate::controllers) fn start(
@@ -62,7 +63,8 @@ pub(super) fn start_with<V: Verify>(
         .packed()
         .start(tasks, kit);
     let registries = Registries::new(objects.clone(), shared.registry_lists.clone());
-    let everywhere = Arc::new(Everywhere::new(shared.namespaces.clone(), copies.clone()));
+    let everywhere = Everywhere::new(shared.namespaces.clone(), copies.clone());
+    let everywhere = Arc::new(everywhere.with_opt_out(PULL_SECRETS_LABEL, PULL_SECRETS_DISABLED));
     let writer = shared
         .clients
         .for_controller(PullSecretController::NAME, MOST_IN_FLIGHT);
@@ -84,10 +86,8 @@ pub(super) fn start_with<V: Verify>(
         writer: Arc::clone(&writer),
     };
     Controller::new(reconciler, queue)
-        .reads(&shared.namespaces)
         .reads(&objects)
-        .reads(&copies)
-        .permits(PERMITS)
+        .concurrency(CONCURRENCY)
         .start(shared.context.clone(), tasks);
 
     let queue = Queue::new();
@@ -119,8 +119,6 @@ pub(super) fn start_with<V: Verify>(
         missing: Mutex::default(),
     };
     Controller::new(reconciler, queue)
-        .reads(&objects)
-        .reads(&secrets)
         .reads(&copies)
         .start(shared.context.clone(), tasks);
     Ok(registries)
@@ -140,6 +138,7 @@ fn is_settled(registries: &Registries) -> impl Fn(&SecretCopy) -> bool + Send + 
 
 /// A registry is known by its id alone, in whichever object.
 fn by_name(queue: &Queue) -> Trigger<StoredRegistry> {
-    let queue = queue.clone();
-    Trigger::calls(move |change: &Change<'_, StoredRegistry>| queue.push(Key::new(Key::of(change.object()).name())))
+    queue.trigger(|queue, change: &Change<'_, StoredRegistry>| {
+        queue.push(Key::new(change.key().name()));
+    })
 }

@@ -10,7 +10,7 @@ use kube::api::{ListParams, PartialObjectMeta};
 use tidewaiter_api::names::{CONTROLLER_LABEL, MANAGED_LABEL, MANAGED_VALUE};
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::{
-    Cache, Change, Key, Next, Notice, Pass, Queue, ReconcileError, Reconciler, Retry, Trigger, WriteError, Writer,
+    Cache, Category, Change, Key, Next, Pass, Queue, ReconcileError, Reconciler, Retry, Trigger, WriteError, Writer,
 };
 
 use super::pull_secret::{TYPES, is_written};
@@ -74,9 +74,8 @@ impl UnlabelledController {
                 .await
                 .map_err(UnlabelledError::List)?;
             for left in page.items.iter().filter(is_left) {
-                match self.writer.delete::<Secret>(&left.metadata).await {
-                    Err(error) if !error.is_gone() => swept = Err(UnlabelledError::Delete(error)),
-                    _ => {}
+                if let Err(error) = self.writer.delete::<Secret>(&left.metadata).await {
+                    swept = Err(UnlabelledError::Delete(error));
                 }
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -110,24 +109,13 @@ pub(super) fn notify(queue: &Queue, registries: &Registries, objects: &Cache<Sto
 }
 
 impl ReconcileError for UnlabelledError {
-    fn retry(&self) -> Retry {
+    fn category(&self) -> Category {
         match self {
-            Self::List(_) => Retry::Backoff,
-            Self::Delete(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::List(_) => "list",
-            Self::Delete(error) => error.class(),
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        match self {
-            Self::List(_) => None,
-            Self::Delete(error) => error.notice(),
+            Self::List(_) => Category::new("list", Retry::Backoff),
+            Self::Delete(error) => Category {
+                is_refusal: false,
+                ..error.category()
+            },
         }
     }
 }

@@ -110,6 +110,12 @@ impl AgentReports {
         self.nodes.get(node)?.as_ref()
     }
 
+    /// Returns true if the agent of a node says nothing, or was not asked.
+    #[must_use]
+    pub fn is_silent(&self, node: &str) -> bool {
+        self.of(node).is_none()
+    }
+
     /// The reason why the host of a node would refuse every script, as far as that is known.
     pub(super) fn problem(&self, node: &str) -> Option<&str> {
         let problem = match self.nodes.get(node)? {

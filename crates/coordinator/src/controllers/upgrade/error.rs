@@ -1,6 +1,6 @@
 //! The reasons why a pass over an upgrade failed.
 
-use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry, WriteError};
+use tidewaiter_kit::{Category, Chain, Notice, ReconcileError, Retry, WriteError};
 use tidewaiter_upgrade::InvalidVersion;
 
 /// The reason why a pass failed.
@@ -23,33 +23,15 @@ pub(super) enum UpgradeError {
 }
 
 impl ReconcileError for UpgradeError {
-    fn retry(&self) -> Retry {
+    fn category(&self) -> Category {
+        let notice = |reason: &'static str| Notice::warning(reason, "Upgrade", Chain(self).to_string());
         match self {
-            Self::Unanswered(error) | Self::Health(error) | Self::Agents(error) | Self::Drain(error) => {
-                Retry::of(error)
-            }
-            Self::Version(_) => Retry::Slow,
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Unanswered(_) | Self::Version(_) => "version",
-            Self::Health(_) => "health",
-            Self::Agents(_) => "agents",
-            Self::Drain(_) => "drain",
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        match self {
-            Self::Unanswered(_) | Self::Version(_) => None,
-            Self::Drain(_) => Some(Notice::warning("DrainFailed", "Upgrade", Chain(self).to_string())),
-            Self::Health(_) => Some(Notice::warning("HealthUnknown", "Upgrade", Chain(self).to_string())),
-            Self::Agents(_) => Some(Notice::warning("AgentsUnknown", "Upgrade", Chain(self).to_string())),
-            Self::Write(error) => error.notice(),
+            Self::Unanswered(error) => Category::new("version", Retry::of(error)),
+            Self::Health(error) => Category::new("health", Retry::of(error)).notify(notice("HealthUnknown")),
+            Self::Agents(error) => Category::new("agents", Retry::of(error)).notify(notice("AgentsUnknown")),
+            Self::Drain(error) => Category::new("drain", Retry::of(error)).notify(notice("DrainFailed")),
+            Self::Version(_) => Category::new("version", Retry::Slow),
+            Self::Write(error) => error.category(),
         }
     }
 }

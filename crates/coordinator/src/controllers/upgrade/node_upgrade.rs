@@ -51,15 +51,14 @@ pub(super) fn start(upgrades: &Cache<ClusterUpgrade>, reader: Client, role: &mut
     upgrades.notify(queue.always(key()).unless(is_as));
     orders.notify(queue.always(key()));
     let client = clients.for_controller(NodeUpgradeController::NAME, MANY_IN_FLIGHT);
+    let writer = Writer::new(client, NodeUpgradeController::NAME, Arc::clone(&kit.clock));
+    writer.follow(&orders);
     let controller = NodeUpgradeController {
         upgrades: upgrades.clone(),
-        orders: orders.clone(),
-        writer: Writer::new(client, NodeUpgradeController::NAME, Arc::clone(&kit.clock)),
+        orders,
+        writer,
     };
-    Controller::new(controller, queue)
-        .reads(upgrades)
-        .reads(&orders)
-        .start(context.clone(), tasks);
+    Controller::new(controller, queue).start(context.clone(), tasks);
 }
 
 impl Reconciler for NodeUpgradeController {

@@ -44,6 +44,7 @@ impl MirroredKind for RoleBindings {
             &spec.user_id,
             &spec.team_id,
             &spec.namespace,
+            &spec.expires_at,
         ];
         words.map(String::as_str).join(" ")
     }
@@ -76,6 +77,7 @@ impl MirroredKind for RoleBindings {
             team_id,
             cluster_id: or_empty(binding.spec.cluster_id),
             namespace: or_empty(binding.spec.namespace),
+            expires_at: or_empty(binding.spec.expires_at),
         };
         Some(AuthorizationRoleBinding {
             metadata: kept(&spec.id, AUTHORIZATION_ROLE_BINDING_FINALIZER),

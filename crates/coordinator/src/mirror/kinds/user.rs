@@ -30,6 +30,7 @@ impl MirroredKind for Users {
             id: key.id.to_string(),
             name: key.spec.name.to_string(),
             fingerprint: key.fingerprint.to_string(),
+            expires_at: or_empty(key.spec.expires_at),
             key: key.spec.key.to_string(),
         };
         let spec = UserSpec {
@@ -37,6 +38,7 @@ impl MirroredKind for Users {
             name: user.spec.name.to_string(),
             avatar_url: or_empty(user.spec.avatar_url),
             added_at: user.added_at.to_string(),
+            expires_at: or_empty(user.spec.expires_at),
             ssh_keys: user.ssh_keys.into_iter().map(key).collect(),
         };
         Some(User {

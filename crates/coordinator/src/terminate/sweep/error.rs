@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tidewaiter_kit::{ReconcileError, Retry, WriteError};
+use tidewaiter_kit::{Category, ReconcileError, Retry, WriteError};
 
 use crate::controllers::PluginError;
 
@@ -48,23 +48,15 @@ impl std::error::Error for SweepError {
 }
 
 impl ReconcileError for SweepError {
-    fn retry(&self) -> Retry {
+    fn category(&self) -> Category {
         match &*self.failed {
-            Failure::List(error) => Retry::of(error),
+            Failure::List(error) => Category::new("list", Retry::of(error)),
             // Whatever the reason is, it may be removed while an administrator watches.
             Failure::Write { first, .. } => match first.retry() {
-                Retry::Slow => Retry::Backoff,
-                retry => retry,
+                Retry::Slow => Category::new(first.class(), Retry::Backoff),
+                retry => Category::new(first.class(), retry),
             },
-            Failure::Plugin(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match &*self.failed {
-            Failure::List(_) => "list",
-            Failure::Write { first, .. } => first.class(),
-            Failure::Plugin(error) => error.class(),
+            Failure::Plugin(error) => Category::new(error.class(), error.retry()),
         }
     }
 }

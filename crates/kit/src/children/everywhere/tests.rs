@@ -252,6 +252,29 @@ async fn a_namespace_is_queued_when_it_comes_terminates_or_loses_a_child() {
     assert_eq!(waiting(), ["n"]);
 }
 
+#[tokio::test]
+async fn a_namespace_is_queued_when_it_opts_out_or_in() {
+    let (mut world, queue) = (world(), Queue::new());
+    world.everywhere = world.everywhere.with_opt_out("example.com/children", "none");
+    world.children.list([]);
+    world.everywhere.notify(&queue, &world.writer, is_settled);
+    while queue.try_next().is_some() {}
+    let n = Key::new("n");
+    for (label, opted_out, queued) in [
+        (Some("none"), true, true),
+        (Some("none"), true, false),
+        (Some("other"), false, true),
+        (None, false, false),
+    ] {
+        let mut labelled = namespace("n", false);
+        let label = label.map(|value| [("example.com/children".to_owned(), value.to_owned())].into());
+        labelled.metadata.labels = label;
+        world.namespaces.put(labelled);
+        assert_eq!(world.everywhere.is_opted_out(&n), opted_out);
+        assert_eq!(queue.try_next().is_some(), queued);
+    }
+}
+
 /// Our own writes are most of the changes, and a pass would find nothing to do.
 #[tokio::test]
 async fn a_child_that_is_as_desired_causes_no_pass_and_is_not_awaited() {

@@ -106,7 +106,7 @@ impl Requests {
             None => self.create(until).await?,
         };
         // A response that took longer than the deadline comes too late.
-        let alive = self.now() < began + self.settings.timing.renew_deadline();
+        let alive = self.now() < began + self.settings.timing.renew_deadline;
         alive.then_some((lease, began)).ok_or(Failure::NotOurs)
     }
 
@@ -174,7 +174,7 @@ impl Requests {
 
     /// The time limit of one request: two fit into the renew deadline.
     fn attempt(&self) -> Duration {
-        self.settings.timing.renew_deadline() / 2
+        self.settings.timing.renew_deadline / 2
     }
 
     fn now(&self) -> Duration {

@@ -73,7 +73,7 @@ impl Elector {
             // Each round begins with a read, so that a claim is based on the Lease as it is.
             let read = self.now();
             self.read(&mut view).await;
-            let mut next_read = read + jittered(timing.retry_period(), JITTER);
+            let mut next_read = read + jittered(timing.retry_period, JITTER);
             loop {
                 let next_claim = match self.turn(&mut view) {
                     Turn::Claim => {
@@ -125,7 +125,7 @@ impl Elector {
         };
         let reason = match self.kit.checks.fitness() {
             Fitness::Fit => return Turn::Claim,
-            Fitness::Impaired(_) if now >= free_since + timing.lease_duration() => return Turn::Claim,
+            Fitness::Impaired(_) if now >= free_since + timing.lease_duration => return Turn::Claim,
             Fitness::Impaired(reason) | Fitness::Unfit(reason) => reason,
         };
         if view.is_known && view.reason != reason {
@@ -144,7 +144,7 @@ impl Elector {
         if self.kit.checks.fitness() != Fitness::Fit {
             return;
         }
-        match self.requests.replace(&offer, self.now() + timing.retry_period()).await {
+        match self.requests.replace(&offer, self.now() + timing.retry_period).await {
             Ok(lease) => {
                 info!("offers to lead, because the leader is not fit to");
                 view.observed.see(Some(lease), self.now());

@@ -20,8 +20,7 @@ impl TypedValueParser for KindParser {
     type Value = Kind;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Kind, Error> {
-        let named = Kind::resources().find(|kind| names(*kind).any(|name| value.eq_ignore_ascii_case(name)));
-        named.ok_or_else(|| {
+        kind_of(value).ok_or_else(|| {
             let refused = PossibleValuesParser::new(values()).parse_ref(command, arg, value);
             let similar = refused.as_ref().err().and_then(similar);
             let text = unknown(&value.to_string_lossy(), similar);
@@ -32,6 +31,12 @@ impl TypedValueParser for KindParser {
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new(values()))
     }
+}
+
+/// The kind of that name.
+pub(crate) fn kind_of(value: impl AsRef<OsStr>) -> Option<Kind> {
+    let value = value.as_ref();
+    Kind::resources().find(|kind| names(*kind).any(|name| value.eq_ignore_ascii_case(name)))
 }
 
 /// Every name of a kind; the first is the one that help and completions show.

@@ -114,3 +114,13 @@ fn stand_ins_become_ids_wherever_they_stand() {
     substitute(&mut body, &HashMap::from([("p".to_owned(), "7".to_owned())]));
     assert_eq!(body, json!({"a": "7", "b": ["7", {"c": "7"}], "p": 1}));
 }
+
+#[test]
+fn a_document_without_an_end_takes_the_end_away() {
+    let spec = json!({"name": "laptop"});
+    let object = json!({"name": "laptop", "id": "7", "expires_at": "2027-01-31T18:00:00Z"});
+    let patched = patch(&fields_of(&object, &spec), &spec);
+    assert_eq!(patched, Some(json!({"expires_at": null})));
+    let endless = json!({"name": "laptop", "id": "7"});
+    assert_eq!(patch(&fields_of(&endless, &spec), &spec), None);
+}

@@ -1,8 +1,11 @@
 //! The effects of a plan on users, teams, roles and bindings, as they are and as they will be.
 
 use anyhow::Result;
+use jiff::Timestamp;
 use serde_json::Value;
+use tidewaiter_api::values::EndTime;
 use tidewaiter_cloud::models::Kind;
+use tidewaiter_kit::{Clock as _, SystemClock};
 
 use super::Planner;
 use crate::cloud::impact::{AccessObjects, Impact};
@@ -15,19 +18,20 @@ impl Planner<'_> {
         if !self.plan.steps.iter().any(concerns_access) {
             return Ok(None);
         }
+        let now = SystemClock.now();
         let (mut before, mut after) = (AccessObjects::default(), AccessObjects::default());
         for kind in [Kind::User, Kind::Team, Kind::Role, Kind::RoleBinding] {
             let objects = self.all(kind).await?;
             let steps = self.plan.steps.iter().filter(|step| step.kind == kind);
-            *of(&mut after, kind) = steps.fold(objects.clone(), carried_out);
-            *of(&mut before, kind) = objects;
+            *of(&mut after, kind) = unended(steps.fold(objects.clone(), carried_out), now);
+            *of(&mut before, kind) = unended(objects, now);
         }
         let clusters = self.all(Kind::Cluster).await?;
         Ok(Some(Impact::new(&clusters, &before, &after)))
     }
 
     /// All objects of a kind of the organization.
-    async fn all(&mut self, kind: Kind) -> Result<Vec<Value>> {
+    pub(super) async fn all(&mut self, kind: Kind) -> Result<Vec<Value>> {
         let list = self.session.organization()?.below(kind.facts().segment);
         Ok(self.objects(&list).await?.to_vec())
     }
@@ -66,4 +70,26 @@ fn carried_out(mut objects: Vec<Value>, step: &Step) -> Vec<Value> {
         Change::Delete { id, .. } => objects.retain(|object| text(object, "id") != id),
     }
     objects
+}
+
+/// The objects without the users and bindings that have ended at `now`, which give nothing.
+fn unended(mut objects: Vec<Value>, now: Timestamp) -> Vec<Value> {
+    let end = |object: &Value| EndTime::of_field(text(object, "expires_at"));
+    objects.retain(|object| end(object).is_none_or(|end| !end.has_passed(now)));
+    objects
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_has_ended_gives_nothing() {
+        let now = "2027-01-31T18:00:00Z".parse().unwrap();
+        let ends = [None, Some("2027-01-31T18:00:00Z"), Some("2027-01-31T18:00:01Z")];
+        let objects = ends.map(|end| json!({"id": "b", "expires_at": end}));
+        assert_eq!(unended(objects.to_vec(), now), [objects[0].clone(), objects[2].clone()]);
+    }
 }

@@ -36,6 +36,9 @@ pub(super) struct UserExplained {
     /// The name, if the cluster knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
+    /// The end of the user's access, if the cluster knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expires_at: Option<String>,
 }
 
 /// A rule that applies.
@@ -55,6 +58,9 @@ pub(super) struct GrantExplained {
     pub(super) binding: String,
     /// True if Tidewaiter made the binding, from one of the cloud.
     pub(super) managed: bool,
+    /// The end of the binding of the cloud.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expires_at: Option<String>,
     /// The queried subject that the binding names: `user`, `team ID`, or `everybody`, who is authenticated.
     pub(super) to: String,
 }

@@ -76,6 +76,7 @@ fn user(live: &Live, asked: &str) -> Result<UserExplained> {
     let explained = |(id, name): (&String, &String)| UserExplained {
         id: id.clone(),
         name: (!name.is_empty()).then(|| name.clone()),
+        expires_at: live.end_of_user(id),
     };
     if let Some(found) = users().find(|(id, _)| id.eq_ignore_ascii_case(asked)) {
         return Ok(explained(found));
@@ -99,12 +100,13 @@ fn user(live: &Live, asked: &str) -> Result<UserExplained> {
         return Ok(UserExplained {
             id: asked.to_owned(),
             name: None,
+            expires_at: None,
         });
     }
     let known = users().map(|(id, name)| format!("{name} ({id})"));
     bail!(
-        "there is no User {} in this cluster ({}): give the id, which tidewaiter cloud get users shows. Users without access to the nodes have no \
-         name in the cluster",
+        "there is no User {} in this cluster ({}): give the id, which tidewaiter cloud get users -o wide shows. Users \
+         without access to the nodes have no name in the cluster",
         quoted(asked),
         listed("it has", known, "it has none")
     )
@@ -117,7 +119,7 @@ fn check_team(live: &Live, asked: &str) -> Result<()> {
     }
     let bound = teams().filter(|team| !team.is_empty()).cloned();
     bail!(
-        "{} is no id of a team, and the cluster does not know the names of teams ({}): give the id, which tidewaiter cloud get teams shows",
+        "{} is no id of a team, and the cluster does not know the names of teams ({}): give the id, which tidewaiter cloud get teams -o wide shows",
         quoted(asked),
         listed("its bindings name", bound, "no binding names a team")
     )

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use tidewaiter_api::access::{self, Scope, Subject, SystemNamespaces};
 use tidewaiter_api::containership::{AuthorizationRole, AuthorizationRoleBinding};
+use tidewaiter_api::values::EndTime;
 use tidewaiter_coordinator::controllers::{Limits, OURS, Wait, is_ours, lost_rules, plan_rules};
 
 use super::answer::{
@@ -75,6 +76,7 @@ fn granted(live: &Live, details: &Details, bound: &Bound, to: &str) -> Vec<Grant
         role: role(live, &bound.role.kind, name),
         binding: bound.name.clone(),
         managed: bound.is_managed,
+        expires_at: live.end_of_binding(bound),
         to: to.to_owned(),
     });
     granted.collect()
@@ -142,9 +144,17 @@ fn waiting(live: &Live, details: &Details, binding: &AuthorizationRoleBinding) -
     (!is_bound).then(|| WaitingExplained {
         binding: binding.spec.id.clone(),
         role: role(live, CLUSTER_ROLE, id),
-        why: why(live, details, id, namespace.as_ref()),
+        why: over(details, binding).unwrap_or_else(|| why(live, details, id, namespace.as_ref())),
         namespace,
     })
+}
+
+/// The end of the binding, if it has passed.
+fn over(details: &Details, binding: &AuthorizationRoleBinding) -> Option<String> {
+    let end = &binding.spec.expires_at;
+    EndTime::of_field(end)
+        .filter(|end| end.has_passed(details.now))
+        .map(|_| format!("it ended at {end}: set a later expires_at in the cloud, or delete it there"))
 }
 
 fn why(live: &Live, details: &Details, role: &str, namespace: Option<&String>) -> String {
@@ -170,7 +180,7 @@ fn notes(live: &Live, asked: &Asked) -> Vec<String> {
     if let Some(user) = &asked.user {
         if asked.teams.is_empty() {
             notes.push(
-                "the cluster does not know in which teams the user is: add --team ID for each (tidewaiter cloud get teams)"
+                "the cluster does not know in which teams the user is: add --team ID for each (tidewaiter cloud get teams -o wide)"
                     .to_owned(),
             );
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Namespace};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject as RbacSubject,
@@ -17,7 +18,7 @@ use tidewaiter_coordinator::controllers::OURS;
 use tidewaiter_kit::cache::list_all;
 use tidewaiter_kit::client::optional;
 use tidewaiter_kit::client::path_segment;
-use tidewaiter_kit::{Cacheable, Guarded, Undecodable};
+use tidewaiter_kit::{Cacheable, Clock as _, Guarded, SystemClock, Undecodable};
 
 use super::answer::EventExplained;
 use super::asked::Asked;
@@ -58,6 +59,8 @@ pub(super) struct Details {
     /// The namespaces that exist and are not being deleted, of those that bindings of the cloud name.
     pub(super) namespaces: BTreeSet<String>,
     pub(super) events: Vec<EventExplained>,
+    /// The time of this machine.
+    pub(super) now: Timestamp,
 }
 
 impl Bound {
@@ -121,7 +124,10 @@ impl Live {
 
     /// Reads what the answer about them needs besides.
     pub(super) async fn details(&self, client: &Client, asked: &Asked) -> Result<Details> {
-        let mut details = Details::default();
+        let mut details = Details {
+            now: SystemClock.now(),
+            ..Details::default()
+        };
         for bound in self.bound.iter().filter(|it| it.role.kind == "Role") {
             let Some(namespace) = &bound.namespace else { continue };
             if asked.named_in(&bound.subjects).is_none() {
@@ -151,6 +157,19 @@ impl Live {
     pub(super) fn cluster_role(&self, name: &str) -> Option<&ClusterRole> {
         let mut roles = self.cluster_roles.iter();
         roles.find(|role| role.metadata.name.as_deref() == Some(name))
+    }
+
+    /// The end of a user's access.
+    pub(super) fn end_of_user(&self, id: &str) -> Option<String> {
+        let user = self.users.iter().find(|user| user.spec.id == id)?;
+        Some(user.spec.expires_at.clone()).filter(|end| !end.is_empty())
+    }
+
+    /// The end of the binding of the cloud of which this one of the cluster was made.
+    pub(super) fn end_of_binding(&self, bound: &Bound) -> Option<String> {
+        let mut bindings = self.bindings.iter();
+        let binding = bindings.find(|binding| bound.is_managed && binding.spec.id == bound.name)?;
+        Some(binding.spec.expires_at.clone()).filter(|end| !end.is_empty())
     }
 
     pub(super) fn role(&self, id: &str) -> Option<&AuthorizationRole> {

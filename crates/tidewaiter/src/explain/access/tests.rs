@@ -1,5 +1,6 @@
 //! The subjects that a question means, and the answer from the objects of a cluster.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tidewaiter_api::containership::{AuthorizationRoleBinding, User};
 
@@ -113,12 +114,20 @@ fn with_role(namespaces: &[&str]) -> Live {
 }
 
 fn about_ann(live: &Live) -> AccessExplained {
+    about_ann_at(live, Timestamp::UNIX_EPOCH)
+}
+
+fn about_ann_at(live: &Live, now: Timestamp) -> AccessExplained {
     let question = Question {
         user: Some(ANN.to_owned()),
         ..Question::default()
     };
     let asked = Asked::find(live, &question).unwrap();
-    describe::explain(live, &Details::default(), &asked)
+    let details = Details {
+        now,
+        ..Details::default()
+    };
+    describe::explain(live, &details, &asked)
 }
 
 #[test]
@@ -143,4 +152,23 @@ fn a_binding_says_what_it_waits_for() {
     );
     live.roles.clear();
     assert_eq!(why(&live).as_deref(), Some("there is no role r"));
+}
+
+#[test]
+fn an_end_is_shown_with_the_user_and_the_grant_and_then_with_the_binding() {
+    let end = "2027-01-31T18:00:00Z";
+    let mut live = with_role(&[""]);
+    live.users = vec![read(
+        json!({"metadata": {"name": ANN}, "spec": {"id": ANN, "name": "Ann", "expires_at": end}}),
+    )];
+    live.bindings[0].spec.expires_at = end.to_owned();
+    let explained = about_ann(&live);
+    assert_eq!(explained.grants[0].expires_at.as_deref(), Some(end));
+    assert_eq!(explained.user.unwrap().expires_at.as_deref(), Some(end));
+    live.bound.clear();
+    let why = |now: &str| about_ann_at(&live, now.parse().unwrap()).waiting.remove(0).why;
+    let before = why("2027-01-31T17:59:59Z");
+    assert!(before.starts_with("it is not bound yet"), "{before}");
+    let ended = why(end);
+    assert!(ended.starts_with(&format!("it ended at {end}: set a later")), "{ended}");
 }

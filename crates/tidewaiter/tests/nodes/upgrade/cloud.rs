@@ -81,9 +81,9 @@ impl Cloud {
         }
     }
 
-    /// The id of a new upgrade.
+    /// The id of a new upgrade, which is not paused.
     pub async fn upgrade(&self, upgrade: &Value) -> String {
-        text(&self.creates(&["upgrade"], upgrade).await, "id")
+        text(&self.creates(&["upgrade", "--start"], upgrade).await, "id")
     }
 
     /// Signs a script for these nodes with the key in this file, and uploads it.

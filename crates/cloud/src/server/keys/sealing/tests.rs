@@ -51,27 +51,20 @@ fn a_value_shows_neither_itself_nor_that_it_came_twice() {
 fn a_value_opens_only_where_it_belongs() {
     let (_folder, _, keys) = keys();
     let sealed = keys.seal(owner(), VALUE).unwrap();
-    let others = [
-        Owner {
-            kind: "provider.credentials",
-            ..owner()
-        },
-        Owner { kind: "", ..owner() },
-        Owner {
-            object: Uuid::from_u128(3),
-            ..owner()
-        },
-        Owner {
-            organization: Uuid::from_u128(3),
-            ..owner()
-        },
-        Owner {
-            object: owner().organization,
-            organization: owner().object,
-            ..owner()
-        },
-    ];
-    for other in others {
+    let own = owner().kind;
+    for (kind, object, organization) in [
+        ("provider.credentials", 1, 2),
+        ("", 1, 2),
+        (own, 3, 2),
+        (own, 1, 3),
+        (own, 2, 1),
+    ] {
+        let (object, organization) = (Uuid::from_u128(object), Uuid::from_u128(organization));
+        let other = Owner {
+            kind,
+            object,
+            organization,
+        };
         let refusal = keys.open(other, &sealed).unwrap_err();
         assert!(
             matches!(refusal, SealingError::Refused { .. }),

@@ -53,10 +53,8 @@ impl Transaction {
         };
         if let Some(before) = &count.written {
             written.row = before.row;
-            let update = query(
-                "UPDATE changes SET after = $1 WHERE sequence = $2 RETURNING sequence",
-                &[&after],
-            );
+            let update = "UPDATE changes SET after = $1 WHERE sequence = $2 RETURNING sequence";
+            let update = query(update, &[&after]);
             // None if the log has dropped it.
             if !self.all(update.bind(written.row)).await?.is_empty() {
                 let (what, owner) = What::of_change(&subject.actor, &subject.organization);

@@ -1,5 +1,5 @@
 use futures::future::join_all;
-use tidewaiter_kit::ManualClock;
+use tidewaiter_kit::{Clock as _, ManualClock};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -62,6 +62,32 @@ async fn at_once<T>(clock: &ManualClock, writes: impl AsyncFnOnce(&Store) -> T) 
         answer
     };
     tokio::join!(answered, writer.run(shutdown.clone())).0
+}
+
+#[tokio::test]
+async fn a_write_does_not_wait_in_its_commit_for_a_long_one() {
+    let clock = ManualClock::new("2026-11-24T03:00:00Z".parse().unwrap());
+    let begin = clock.now();
+    let times = at_once(&clock, async |store: &Store| {
+        let write = |queue: &str, time: Duration| {
+            let by = Author {
+                queue: queue.to_owned(),
+                ..Author::default()
+            };
+            let clock = clock.clone();
+            // All writes of a commit have the time of its begin.
+            store.write(by, async move |transaction| {
+                clock.advance(time);
+                Ok(transaction.now())
+            })
+        };
+        let long = FILL * 3;
+        join_all([write("long", long), write("long", long), write("short", EACH)]).await
+    })
+    .await;
+    let times = times.into_iter().map(|time| time.unwrap().duration_since(begin));
+    let times: Vec<_> = times.map(|time| time.as_millis()).collect();
+    assert_eq!(times, [0, 15, 12]);
 }
 
 async fn ids(store: &Store) -> Vec<String> {

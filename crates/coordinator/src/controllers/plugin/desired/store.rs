@@ -243,10 +243,7 @@ impl Store {
         let surplus = self.known.keys().into_iter().filter(is_surplus);
         for key in surplus {
             let Some(secret) = self.known.get(&key) else { continue };
-            match self.writer.delete::<Secret>(&secret.metadata).await {
-                Err(error) if error.is_gone() => {}
-                deleted => deleted?,
-            }
+            self.writer.delete::<Secret>(&secret.metadata).await?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use tidewaiter_api::AcceptedRelease;
 use tidewaiter_api::names::{PLUGIN_LABEL, ROLLBACK_ANNOTATION, plugin_release_secret};
 use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::ClientError;
-use tidewaiter_kit::{Chain, Notice, ReconcileError, Retry, WriteError};
+use tidewaiter_kit::{Category, Chain, Notice, ReconcileError, Retry, WriteError};
 
 use crate::controllers::plugin::desired::{Object, ObjectId, QUOTES, Refused, Untrusted};
 use crate::controllers::plugin::settings::{Identity, PluginAccount};
@@ -329,33 +329,22 @@ impl PluginError {
 }
 
 impl ReconcileError for PluginError {
-    fn retry(&self) -> Retry {
-        match self {
+    fn category(&self) -> Category {
+        let (class, retry) = match self {
+            Self::Write(error) => return error.category(),
             Self::Problems(problems) if problems.iter().all(|problem| problem.reason == "ManifestsRefused") => {
-                Retry::Slow
+                ("objects", Retry::Slow)
             }
-            Self::Problems(_) => Retry::Backoff,
-            Self::Cloud(error) => error.retry_after().map_or(Retry::Backoff, Retry::BackoffAfter),
-            Self::Read(error) | Self::Stored(error) => Retry::of(error),
-            Self::Write(error) => error.retry(),
-        }
-    }
-
-    fn class(&self) -> &'static str {
-        match self {
-            Self::Problems(_) => "objects",
-            Self::Cloud(error) => error.class(),
-            Self::Read(_) | Self::Stored(_) => "read",
-            Self::Write(error) => error.class(),
-        }
-    }
-
-    fn notice(&self) -> Option<Notice> {
-        if let Self::Write(error) = self {
-            return error.notice();
-        }
-        let problem = self.problem()?;
-        Some(Notice::warning(problem.reason, "Apply", problem.note))
+            Self::Problems(_) => ("objects", Retry::Backoff),
+            Self::Cloud(error) => {
+                let retry = error.retry_after().map_or(Retry::Backoff, Retry::BackoffAfter);
+                (error.class(), retry)
+            }
+            Self::Read(error) | Self::Stored(error) => ("read", Retry::of(error)),
+        };
+        let problem = self.problem();
+        let notice = problem.map(|problem| Notice::warning(problem.reason, "Apply", problem.note));
+        Category::new(class, retry).notify(notice)
     }
 }
 

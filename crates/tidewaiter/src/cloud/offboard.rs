@@ -1,0 +1,286 @@
+//! `tidewaiter cloud offboard`: removes everything of a person at once, in all organizations of the caller.
+//!
+//! - The preview names what goes before anything is changed.
+//! - First go the rights of an operator, and last the membership in the home, with which the server deletes the account
+//!   in one commit: password, logins, tokens and SSH keys, teams and role bindings.
+//! - Every step may be repeated: what is gone is done. After an interruption, the same command continues.
+//! - From a member who cannot be removed, all that gives access is taken, and the command fails with the reason.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use tidewaiter_api::values::printable;
+use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
+use tidewaiter_cloud::models::Kind;
+
+use super::apply::confirm;
+use super::output::print;
+use super::session::{Session, if_found, request, text};
+use crate::cli::OffboardArgs;
+
+/// The person to remove.
+struct Leaver {
+    id: String,
+    is_operator: bool,
+    memberships: Vec<Membership>,
+}
+
+/// A membership of the person, and what depends on it.
+struct Membership {
+    organization: Path,
+    /// The name of the organization.
+    name: String,
+    user: Value,
+    teams: Vec<Value>,
+    bindings: Vec<Value>,
+    /// The names of the clusters.
+    clusters: Vec<String>,
+}
+
+/// Shows what goes, and removes it after confirmation.
+pub(super) async fn offboard(args: &OffboardArgs) -> Result<()> {
+    let (session, name) = (Session::open(&args.place)?, &args.member);
+    let Some(leaver) = Leaver::find(&session, name).await? else {
+        let text = "is a member of none of your organizations and no operator: nothing to remove, if the name is right";
+        return print(&format!("{} {text} (tidewaiter cloud get users)\n", printable(name)));
+    };
+    let (account, _) = session.get(Path::new(["account"])).await?;
+    if text(&account, "id") == leaver.id {
+        bail!("you cannot offboard yourself: ask another admin of your organizations");
+    }
+    print(&leaver.shown())?;
+    if args.dry_run {
+        return Ok(());
+    }
+    if !args.confirmation.yes {
+        confirm(&format!("Remove {}, as shown above?", printable(name)))?;
+    }
+    let left = leaver.remove(&session).await;
+    let left = left.context("stopped; what is removed stays so: run the same command again to continue")?;
+    print(&leaver.report())?;
+    if !left.is_empty() {
+        bail!(
+            "the account stays, without teams and role bindings there: {}",
+            left.join("; ")
+        );
+    }
+    Ok(())
+}
+
+impl Leaver {
+    /// The person with this e-mail address or id; `None` if the caller sees no such person.
+    async fn find(session: &Session, name: &str) -> Result<Option<Self>> {
+        let organizations = session.list(Path::new(["organizations"])).await?;
+        let path = |organization: &Value| Path::new(["organizations"]).below(text(organization, "id"));
+        let mut id = None;
+        for organization in &organizations {
+            let users = path(organization).below("users");
+            id = id.or(session.find(Kind::User, &users, name).await?);
+        }
+        let operators = operators(session).await?;
+        let is_meant = |user: &&Value| text(user, "email").eq_ignore_ascii_case(name);
+        let id = id.or_else(|| operators.iter().find(is_meant).map(|user| text(user, "id").to_owned()));
+        let Some(id) = id else { return Ok(None) };
+        let mut memberships = Vec::new();
+        for organization in &organizations {
+            let name = text(organization, "name").to_owned();
+            memberships.extend(Membership::find(session, path(organization), name, &id).await?);
+        }
+        let is_operator = operators.iter().any(|user| text(user, "id") == id);
+        let found = is_operator || !memberships.is_empty();
+        Ok(found.then_some(Self {
+            id,
+            is_operator,
+            memberships,
+        }))
+    }
+
+    /// What goes, as lines.
+    fn shown(&self) -> String {
+        let mut shown = String::new();
+        if self.is_operator {
+            shown += "- operator of this server\n";
+        }
+        let mut keys = BTreeSet::new();
+        for membership in &self.memberships {
+            let (user, name) = (&membership.user, printable(&membership.name));
+            let email = printable(text(user, "email"));
+            let _ = writeln!(
+                shown,
+                "- User {email} in {name} ({}), with password, logins and tokens",
+                text(user, "role")
+            );
+            keys.extend(list(user, "ssh_keys").map(|key| (text(key, "name"), text(key, "fingerprint"))));
+            for team in &membership.teams {
+                let _ = writeln!(
+                    shown,
+                    "- membership of the team {} in {name}",
+                    printable(text(team, "name"))
+                );
+            }
+            for binding in &membership.bindings {
+                let _ = writeln!(shown, "- RoleBinding {} in {name}", text(binding, "id"));
+            }
+        }
+        for (name, fingerprint) in keys {
+            let _ = writeln!(shown, "- SshKey {} {fingerprint}", printable(name));
+        }
+        shown
+    }
+
+    /// Removes the person. Returns the memberships that stay, and why.
+    async fn remove(&self, session: &Session) -> Result<Vec<String>> {
+        if self.is_operator {
+            let request = Request::new(Method::DELETE, Path::new(["operators"]).below(&self.id));
+            removed(session, &request, "operator of this server").await?;
+        }
+        let mut left: Vec<&Membership> = self.memberships.iter().collect();
+        loop {
+            // The home refuses while there are others.
+            let mut refused = Vec::new();
+            for membership in &left {
+                let request = Request::new(Method::DELETE, membership.of_user(&self.id));
+                match removed(session, &request, &format!("user of {}", membership.name)).await {
+                    Ok(()) => {}
+                    Err(error) => refused.push((*membership, refusal(error)?)),
+                }
+            }
+            if refused.is_empty() || refused.len() == left.len() {
+                let mut stays = Vec::new();
+                for (membership, reason) in refused {
+                    membership.revoke(session, &self.id).await?;
+                    stays.push(printable(&format!("{}: {reason}", membership.name)));
+                }
+                return Ok(stays);
+            }
+            left = refused.into_iter().map(|(membership, _)| membership).collect();
+        }
+    }
+
+    /// What the clusters do, as far as the cloud knows.
+    fn report(&self) -> String {
+        let clusters = self.memberships.iter().flat_map(|membership| &membership.clusters);
+        let clusters: Vec<String> = clusters.map(|name| printable(name)).collect();
+        if clusters.is_empty() {
+            return "no cluster is concerned\n".to_owned();
+        }
+        format!(
+            "A cluster that reaches the cloud follows within seconds; the cloud does not know which have: {}.\n\
+             Ask each: tidewaiter explain access --user {}\n\
+             A token for a kube-apiserver ends within ten minutes. Open SSH sessions go on: tidewaiter explain logins\n\
+             says where nodes record them; end them there.\n",
+            clusters.join(", "),
+            self.id
+        )
+    }
+}
+
+impl Membership {
+    async fn find(session: &Session, organization: Path, name: String, id: &str) -> Result<Option<Self>> {
+        let below = |segment: &str| organization.clone().below(segment);
+        let Some((user, _)) = if_found(session.get(below("users").below(id)).await)? else {
+            return Ok(None);
+        };
+        let mut teams = session.list(below("teams")).await?;
+        teams.retain(|team| list(team, "user_ids").any(|user| user.as_str() == Some(id)));
+        let mut bindings = session.list(below("role-bindings")).await?;
+        bindings.retain(|binding| text(binding, "user_id") == id);
+        let clusters = session.list(below("clusters")).await?;
+        let clusters = clusters.iter().map(|cluster| text(cluster, "name").to_owned());
+        Ok(Some(Self {
+            clusters: clusters.collect(),
+            organization,
+            name,
+            user,
+            teams,
+            bindings,
+        }))
+    }
+
+    fn of_user(&self, id: &str) -> Path {
+        self.organization.clone().below("users").below(id)
+    }
+
+    /// Takes from a member who cannot be removed all that gives access.
+    async fn revoke(&self, session: &Session, id: &str) -> Result<()> {
+        let bindings = self.organization.clone().below("role-bindings");
+        for binding in &self.bindings {
+            let binding = text(binding, "id");
+            let request = Request::new(Method::DELETE, bindings.clone().below(binding));
+            removed(session, &request, &format!("RoleBinding {binding}")).await?;
+        }
+        for team in &self.teams {
+            let path = self.organization.clone().below("teams").below(text(team, "id"));
+            let Some((team, etag)) = if_found(session.get(path.clone()).await)? else {
+                continue;
+            };
+            let others: Vec<&Value> = list(&team, "user_ids")
+                .filter(|user| user.as_str() != Some(id))
+                .collect();
+            let request = request(Method::PATCH, path, json!({ "user_ids": others }), etag);
+            removed(
+                session,
+                &request,
+                &format!("member of the team {}", text(&team, "name")),
+            )
+            .await?;
+        }
+        let user = self.of_user(id);
+        let read_only = json!({ "role": "read_only" });
+        for (request, what) in [
+            (
+                Request::new(Method::DELETE, user.clone().below("tokens")),
+                "logins and tokens",
+            ),
+            (
+                request(Method::PUT, user.below("role"), read_only, None),
+                "role, but read_only",
+            ),
+        ] {
+            if let Err(error) = removed(session, &request, what).await {
+                let reason = refusal(error)?;
+                print(&printable(&format!("stays in {}: {what}: {reason}", self.name)))?;
+                print("\n")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The operators, if the caller is one.
+async fn operators(session: &Session) -> Result<Vec<Value>> {
+    match session.list(Path::new(["operators"])).await {
+        Err(error) if refusal_of(&error).is_some() => Ok(Vec::new()),
+        found => found,
+    }
+}
+
+/// Sends the request, and says what it removed, or had removed before.
+async fn removed(session: &Session, request: &Request, what: &str) -> Result<()> {
+    let done = match if_found(session.send(request).await)? {
+        Some(_) => "removed",
+        None => "was removed before",
+    };
+    print(&format!("{done}: {}\n", printable(what)))
+}
+
+/// The reason why the server refuses a change; any other error is returned.
+fn refusal(error: anyhow::Error) -> Result<String> {
+    refusal_of(&error).ok_or(error)
+}
+
+fn refusal_of(error: &anyhow::Error) -> Option<String> {
+    match error.downcast_ref()? {
+        ClientError::Refused {
+            status: 403, message, ..
+        } => Some(message.clone()),
+        ClientError::Rejected { failure, .. } => Some(failure.message.clone()),
+        _ => None,
+    }
+}
+
+fn list<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    object.get(field).and_then(Value::as_array).into_iter().flatten()
+}

@@ -1,0 +1,185 @@
+//! The templates of `-o jsonpath=`, as those of kubectl: texts and `{PATH}`, `{"TEXT"}`, `{range PATH}` with `{end}`.
+//! A path is that of RFC 9535, with or without its `$`. A path that selects nothing prints nothing.
+//!
+//! <https://kubernetes.io/docs/reference/kubectl/jsonpath/>
+
+use std::str::FromStr;
+
+use anyhow::{Result, anyhow};
+use jsonpath_rust::JsonPath as _;
+use jsonpath_rust::parser::parse_json_path;
+use serde_json::Value;
+use tidewaiter_api::values::printable;
+
+/// A template whose paths are valid.
+#[derive(Clone, Debug)]
+pub(crate) struct Template(Vec<Part>);
+
+#[derive(Clone, Debug)]
+enum Part {
+    Text(String),
+    Path(String),
+    /// The parts for each value that the path selects.
+    Range(String, Vec<Part>),
+}
+
+impl FromStr for Template {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !text.contains('{') {
+            return Ok(Self(vec![Part::Path(path(text)?)]));
+        }
+        // The open ranges; the first one is the template.
+        let mut open = vec![(String::new(), Vec::new())];
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let end = end(after).ok_or("a { has no }")?;
+            let (inside, after) = (after[..end].trim(), &after[end + 1..]);
+            push(&mut open, Part::Text(before.to_owned()));
+            if let Some(range) = inside.strip_prefix("range ") {
+                open.push((path(range.trim())?, Vec::new()));
+            } else if inside == "end" {
+                let ended = open.pop().filter(|_| !open.is_empty());
+                let (path, parts) = ended.ok_or("an {end} has no {range}")?;
+                push(&mut open, Part::Range(path, parts));
+            } else {
+                push(&mut open, value(inside)?);
+            }
+            rest = after;
+        }
+        push(&mut open, Part::Text(rest.to_owned()));
+        match (open.pop(), open.is_empty()) {
+            (Some((_, parts)), true) => Ok(Self(parts)),
+            _ => Err("a {range} has no {end}".to_owned()),
+        }
+    }
+}
+
+impl Template {
+    /// The text for the value. Nothing in it can make a terminal do anything, unless the template itself does.
+    ///
+    /// # Errors
+    /// A path cannot be evaluated.
+    pub(crate) fn text(&self, value: &Value) -> Result<String> {
+        text(&self.0, value)
+    }
+}
+
+fn text(parts: &[Part], value: &Value) -> Result<String> {
+    let select = |path: &str| value.query(path).map_err(|error| anyhow!("jsonpath: {error}"));
+    let mut all = String::new();
+    for part in parts {
+        match part {
+            Part::Text(text) => all += text,
+            Part::Path(path) => {
+                let selected = select(path)?.into_iter().map(shown);
+                all += &selected.collect::<Vec<_>>().join(" ");
+            }
+            Part::Range(path, parts) => {
+                for value in select(path)? {
+                    all += &text(parts, value)?;
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => printable(text),
+        value => value.to_string(),
+    }
+}
+
+fn push(open: &mut [(String, Vec<Part>)], part: Part) {
+    if let Some((_, parts)) = open.last_mut() {
+        parts.push(part);
+    }
+}
+
+/// The place of the brace that ends what `text` begins with. One in quotes is a part of it.
+fn end(text: &str) -> Option<usize> {
+    let mut quote = None;
+    let mut is_escaped = false;
+    for (place, c) in text.char_indices() {
+        match quote {
+            _ if is_escaped => is_escaped = false,
+            Some(_) if c == '\\' => is_escaped = true,
+            Some(open) if c == open => quote = None,
+            None if c == '}' => return Some(place),
+            None if matches!(c, '"' | '\'') => quote = Some(c),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The text or the path in braces.
+fn value(inside: &str) -> Result<Part, String> {
+    if inside.starts_with('"') {
+        let text = serde_json::from_str(inside);
+        return text.map(Part::Text).map_err(|_| format!("{inside} is not a text"));
+    }
+    path(inside).map(Part::Path)
+}
+
+/// The path from the root.
+fn path(text: &str) -> Result<String, String> {
+    let path = match text.trim_start_matches(['$', '@']) {
+        "" | "." => "$".to_owned(),
+        rest if rest.starts_with(['.', '[']) => format!("${rest}"),
+        rest => format!("$.{rest}"),
+    };
+    match parse_json_path(&path) {
+        Ok(_) => Ok(path),
+        Err(_) => Err(format!("{text} is not a path such as .name or [*].name")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_template_prints_what_its_paths_select() {
+        let list = json!([
+            {"name": "a", "id": 1, "labels": {"b}": "x"}, "status": {"type": "RUNNING"}},
+            {"name": "b\u{1b}[2J", "id": 2, "labels": {}},
+        ]);
+        for (template, expected) in [
+            ("{[*].id}", "1 2"),
+            ("{$[0].name}: {[0].status.type}\n", "a: RUNNING\n"),
+            ("[*].id", "1 2"),
+            ("{[1].name}", "b\\u{1b}[2J"),
+            ("{[0]['labels']['b}']}", "x"),
+            ("{[?(@.id==2)].id}", "2"),
+            ("{.nothing}", ""),
+            (r#"{range [*]}{.id}={@.name}{"\n"}{end}."#, "1=a\n2=b\\u{1b}[2J\n."),
+            (r#"{range [*]}{range .labels.*}<{@}>{end}{"}"}{end}"#, "<x>}}"),
+        ] {
+            let read: Template = template.parse().unwrap();
+            assert_eq!(read.text(&list).unwrap(), expected, "{template}");
+        }
+        let one: Template = "{.id}{name}".parse().unwrap();
+        assert_eq!(one.text(&list[0]).unwrap(), "1a");
+    }
+
+    #[test]
+    fn a_template_that_is_wrong_is_refused_with_the_reason() {
+        for (template, words) in [
+            ("{.id", "has no }"),
+            ("{range [*]}{.id}", "has no {end}"),
+            ("{.id}{end}", "has no {range}"),
+            ("{.id[}", "is not a path"),
+            (r#"{"a}"#, "has no }"),
+            (r#"{"\q"}"#, "is not a text"),
+        ] {
+            let refused = template.parse::<Template>().unwrap_err();
+            assert!(refused.contains(words), "{template}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Everything of a person goes with one command, which may be repeated.
+
+use serde_json::Value;
+
+use crate::real::{Real, real};
+
+const BOB: (&str, &str) = ("BOB", "hunter2-hunter2");
+
+const DOCUMENTS: &str = "kind: User
+spec: {name: Bob, email: bob@example.com, role: member, password: {fromEnv: BOB}}
+---
+kind: SshKey
+user: bob@example.com
+spec: {name: laptop, key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG/rsOVAgJS+D+rWBWNBgfdevP0BO3X6IQI1/grYrdb5}
+---
+kind: Team
+spec: {name: developers, users: [bob@example.com, alice@example.com]}
+---
+kind: Role
+spec: {name: viewer, rules: [{type: kubernetes, api_groups: [''], resources: [pods], verbs: [get, list]}]}
+---
+kind: RoleBinding
+spec: {role: viewer, user: bob@example.com}
+";
+
+/// A cloud with Bob, who is a member of another organization, too, with this role; the id of that one.
+async fn with_bob(role: &str) -> (Real, String) {
+    let real = real().await;
+    let person = &real.person;
+    let file = person.file("bob.yaml", DOCUMENTS);
+    person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
+    let file = person.file("other.yaml", "name: other\n");
+    let create = ["cloud", "create", "organization", "-f", &file, "-o", "json"];
+    let other: Value = serde_json::from_str(&person.run(&create).await.well()).unwrap();
+    let other = other["id"].as_str().unwrap().to_owned();
+    let bob = objects(&real, "users").await;
+    let bob = bob.iter().find(|user| user["email"] == "bob@example.com").unwrap()["id"].clone();
+    let join = [
+        "cloud",
+        "set-role",
+        bob.as_str().unwrap(),
+        role,
+        "--organization",
+        &other,
+    ];
+    person.run(&join).await.well();
+    (real, other)
+}
+
+async fn objects(real: &Real, kind: &str) -> Vec<Value> {
+    let found = real.person.run(&["cloud", "get", kind, "-o", "json"]).await.well();
+    serde_json::from_str(&found).unwrap()
+}
+
+const OFFBOARD: [&str; 3] = ["cloud", "offboard", "bob@example.com"];
+
+#[tokio::test]
+async fn everything_of_a_person_goes_at_once_and_a_repetition_removes_nothing() {
+    let (real, _) = with_bob("member").await;
+    let person = &real.person;
+    let operator = ["cloud", "operators", "add", "bob@example.com"];
+    person.run(&operator).await.well();
+    let shown = person.run(&[&OFFBOARD[..], &["--dry-run"]].concat()).await.well();
+    for part in [
+        "- operator of this server",
+        "- User bob@example.com in acme (member)",
+        "- User bob@example.com in other (member)",
+        "- membership of the team developers in acme",
+        "- RoleBinding ",
+        "- SshKey laptop SHA256:",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    person.run(&OFFBOARD).await.refused(1, &["add --yes"]);
+    assert_eq!(
+        objects(&real, "role-bindings").await.len(),
+        1,
+        "nothing is removed unasked"
+    );
+
+    let yes = [&OFFBOARD[..], &["--yes"]].concat();
+    let done = person.run(&yes).await.well();
+    for part in [
+        "removed: operator of this server",
+        "removed: user of acme",
+        "removed: user of other",
+        "the cloud does not know which have: production",
+        "Open SSH sessions go on",
+    ] {
+        assert!(done.contains(part), "{part}: {done}");
+    }
+    assert!(objects(&real, "role-bindings").await.is_empty());
+    let users = objects(&real, "users").await;
+    assert!(
+        users.len() == 1 && users[0]["email"] == "alice@example.com",
+        "{users:?}"
+    );
+    let operators = person.run(&["cloud", "operators", "list"]).await.well();
+    assert!(!operators.contains("bob@example.com"), "{operators}");
+    let login = [
+        "cloud",
+        "login",
+        "--server",
+        &real.url,
+        "--context",
+        "bob",
+        "bob@example.com",
+    ];
+    let login = person.run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", BOB.1)]).await;
+    login.refused(1, &["is wrong"]);
+
+    let again = person.run(&yes).await.well();
+    assert!(again.contains("nothing to remove"), "{again}");
+    let own = ["cloud", "offboard", "alice@example.com", "--yes"];
+    person.run(&own).await.refused(1, &["cannot offboard yourself"]);
+}
+
+#[tokio::test]
+async fn an_account_that_cannot_be_removed_loses_its_access() {
+    let (real, other) = with_bob("owner").await;
+    let person = &real.person;
+    // Bob alone owns the other organization, of which Alice is no member.
+    let leave = [
+        "cloud",
+        "delete",
+        "user",
+        "alice@example.com",
+        "--organization",
+        &other,
+        "--yes",
+    ];
+    person.run(&leave).await.well();
+    let ran = person.run(&[&OFFBOARD[..], &["--yes"]].concat()).await;
+    ran.refused(1, &["the account stays", "permissions outside this organization"]);
+    assert!(ran.out.contains("removed: logins and tokens"), "{}", ran.out);
+    assert!(objects(&real, "role-bindings").await.is_empty());
+    let teams = objects(&real, "teams").await;
+    assert_eq!(teams[0]["user_ids"].as_array().unwrap().len(), 1, "{teams:?}");
+    let users = objects(&real, "users").await;
+    let bob = users.iter().find(|user| user["email"] == "bob@example.com").unwrap();
+    assert_eq!(bob["role"], "read_only", "{bob}");
+}
