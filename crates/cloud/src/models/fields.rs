@@ -173,10 +173,20 @@ impl<'a> Fields<'a> {
         let at = self.find(key);
         // The error of the type is the most specific one, but it does not distinguish a missing value from an empty
         // one.
-        T::read(&at).map_err(|error| match at.value {
-            Value::Null => at.invalid(format!("is missing: {}", error.reason.replacen("is null, ", "", 1))),
+        T::read(&at).map_err(|error| match (at.value, self.misspelt(key)) {
+            (Value::Null, Some(typed)) => {
+                self.invalid(typed, format!("is not known; the nearest known field is {key}"))
+            }
+            (Value::Null, None) => at.invalid(format!("is missing: {}", error.reason.replacen("is null, ", "", 1))),
             _ => error,
         })
+    }
+
+    /// The field that is probably meant to be `key`.
+    fn misspelt(&self, key: &str) -> Option<&'a String> {
+        let unread = self.map.keys().filter(|typed| !self.known.contains(&typed.as_str()));
+        let mut unread = unread.filter(|typed| typed.len() <= key.len() + 2 && self.object.is_input());
+        unread.find(|typed| strsim::damerau_levenshtein(typed, key) <= 2.min(key.len() / 2))
     }
 
     /// A field that may be missing or `null`.

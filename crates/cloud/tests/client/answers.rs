@@ -105,7 +105,7 @@ async fn each_refusal_is_told_apart() {
         (
             "HTTP/1.1 banana\r\n\r\n".to_owned(),
             "unavailable",
-            "connection was interrupted",
+            "does not answer in plain HTTP",
         ),
         (String::new(), "unavailable", "connection was interrupted"),
     ] {

@@ -32,7 +32,7 @@ pub(super) async fn objects(session: &Session, format: &CloudFormat, kind: Kind,
         let columns: Vec<&str> = iter::once("id").chain(columns.iter().copied()).collect();
         return list(session, format, kind.name(), &columns, shown).await;
     }
-    let is_timed = columns.iter().any(|column| is_time(column));
+    let is_timed = columns.iter().any(|column| is_time(column) && *column != "expires_at");
     let columns = columns.iter().copied();
     let columns = columns.chain((!is_timed).then_some("created_at")).chain(["id"]);
     let columns: Vec<&str> = columns.collect();

@@ -385,7 +385,10 @@ async fn a_table_has_names_and_ages_and_a_wide_one_ids_and_times() {
     let out = person.run(&get).await.well();
     let lines: Vec<&str> = out.lines().collect();
     let header: Vec<&str> = lines[0].split_whitespace().collect();
-    assert_eq!(header, ["TYPE", "ROLE", "USER", "TEAM", "CLUSTER", "NAMESPACE", "AGE"]);
+    assert_eq!(
+        header,
+        ["TYPE", "ROLE", "USER", "TEAM", "CLUSTER", "NAMESPACE", "EXPIRES", "AGE"]
+    );
     for word in ["viewer", "alice@example.com", "production", "dev"] {
         assert!(lines[1].contains(word), "{word}: {out}");
     }

@@ -1,7 +1,8 @@
 //! The pending writes, one queue for each organization. Each organization gets the same time of the writer: the next
 //! write is one of the organization that is due first, and a write postpones the next one of its organization by the
-//! time that its last write took (start-time fair queueing). So an organization whose writes are many or long delays
-//! its own writes, and one that wrote nothing waits only for the write that runs.
+//! time that it took (start-time fair queueing). So an organization whose writes are many or long delays its own
+//! writes, and one that wrote nothing waits only for the write that runs. A write that nobody waits for any more costs
+//! its organization nothing.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -26,18 +27,24 @@ pub(super) struct Queue<T> {
 
 struct State<T> {
     organizations: HashMap<String, Organization<T>>,
-    /// The organizations with pending writes, by the time at which they are due and the number of that entry.
-    due: BTreeMap<(Duration, u64), String>,
-    /// The number of the next entry.
-    entry: u64,
+    /// The organizations with pending writes, in their order.
+    due: BTreeMap<Turn, String>,
+    /// The number of the next turn.
+    number: u64,
     /// The time at which the last write was due. It passes as writes are taken.
     now: Duration,
     pending: usize,
     closed: bool,
 }
 
+/// The time at which an organization is due, and a number, so that of those that are due together the first one waits
+/// least.
+type Turn = (Duration, u64);
+
 struct Organization<T> {
     writes: VecDeque<T>,
+    /// The turn of its next write, if one is pending.
+    turn: Option<Turn>,
     /// The time at which its next write is due.
     due: Duration,
     /// The time that its next write is expected to take.
@@ -50,7 +57,7 @@ impl<T> Default for Queue<T> {
             state: Mutex::new(State {
                 organizations: HashMap::new(),
                 due: BTreeMap::new(),
-                entry: 0,
+                number: 0,
                 now: Duration::ZERO,
                 pending: 0,
                 closed: false,
@@ -99,9 +106,16 @@ impl<T> Queue<T> {
 
     /// A write of `organization` took `time`.
     pub(super) fn spent(&self, organization: &str, time: Duration) {
-        if let Some(own) = self.state.lock().organizations.get_mut(organization) {
-            // A short write between two long ones does not hide them.
-            own.cost = time.max(own.cost / 2);
+        let mut state = self.state.lock();
+        let Some(own) = state.organizations.get_mut(organization) else {
+            return;
+        };
+        // A short write between two long ones does not hide them.
+        own.cost = time.max(own.cost / 2);
+        own.due += time;
+        if let Some(turn) = own.turn {
+            state.due.remove(&turn);
+            state.enter(organization);
         }
     }
 
@@ -115,25 +129,23 @@ impl<T> Queue<T> {
 impl<T> State<T> {
     fn push(&mut self, organization: &str, write: T) {
         self.pending += 1;
-        if let Some(own) = self.organizations.get_mut(organization) {
-            own.writes.push_back(write);
-            if own.writes.len() == 1 {
-                own.due = own.due.max(self.now);
-                let due = own.due;
-                self.enter(due, organization.to_owned());
-            }
-            return;
-        }
         if self.organizations.len() >= QUEUE {
-            self.organizations.retain(|_, own| !own.writes.is_empty());
+            self.organizations.retain(|_, own| own.turn.is_some());
         }
-        let own = Organization {
-            writes: VecDeque::from([write]),
-            due: self.now,
-            cost: Duration::ZERO,
-        };
-        self.organizations.insert(organization.to_owned(), own);
-        self.enter(self.now, organization.to_owned());
+        let own = self
+            .organizations
+            .entry(organization.to_owned())
+            .or_insert_with(|| Organization {
+                writes: VecDeque::new(),
+                turn: None,
+                due: Duration::ZERO,
+                cost: Duration::ZERO,
+            });
+        own.writes.push_back(write);
+        if own.turn.is_none() {
+            own.due = own.due.max(self.now);
+            self.enter(organization);
+        }
     }
 
     fn take(&mut self, limit: Duration) -> Option<(String, T)> {
@@ -146,17 +158,22 @@ impl<T> State<T> {
         let write = own.writes.pop_front()?;
         self.pending -= 1;
         self.now = own.due;
-        own.due += own.cost.max(LEAST);
+        own.due += LEAST;
+        own.turn = None;
         if !own.writes.is_empty() {
-            let due = own.due;
-            self.enter(due, organization.clone());
+            self.enter(&organization);
         }
         Some((organization, write))
     }
 
-    fn enter(&mut self, due: Duration, organization: String) {
-        self.due.insert((due, self.entry), organization);
-        self.entry += 1;
+    /// Gives the organization a turn when it is due.
+    fn enter(&mut self, organization: &str) {
+        if let Some(own) = self.organizations.get_mut(organization) {
+            let turn = (own.due, self.number);
+            own.turn = Some(turn);
+            self.due.insert(turn, organization.to_owned());
+            self.number += 1;
+        }
     }
 }
 
@@ -209,6 +226,32 @@ mod tests {
         // Nor after a short one between.
         queue.spent("long", MS);
         assert_eq!(queue.next(MS * 4), None);
+    }
+
+    #[test]
+    fn a_write_that_nobody_waits_for_costs_its_organization_nothing() {
+        let queue = Queue::default();
+        queue.push("acme", "long").unwrap();
+        for _ in 0..100 {
+            queue.push("other", "short").unwrap();
+        }
+        for _ in 0..10 {
+            queue.push("acme", "abandoned").unwrap();
+        }
+        queue.push("acme", "next").unwrap();
+        let mut short = 0;
+        loop {
+            match queue.next(Duration::MAX).unwrap() {
+                (acme, "long") => queue.spent(&acme, Duration::from_secs(2)),
+                (other, "short") => {
+                    short += 1;
+                    queue.spent(&other, Duration::from_millis(100));
+                }
+                (_, "next") => break,
+                _ => {}
+            }
+        }
+        assert!((20..=21).contains(&short), "{short}");
     }
 
     #[test]

@@ -149,10 +149,11 @@ impl Writer {
         while let Some((queue, job)) = batch.get_mut(performed) {
             if !job.is_abandoned() {
                 let begun = self.clock.monotonic();
-                perform(transaction, &mut **job).await?;
-                self.store
-                    .jobs
-                    .spent(queue, self.clock.monotonic().saturating_sub(begun));
+                let performed = perform(transaction, &mut **job).await;
+                // Also if it lost the connection: otherwise it would be the next one again.
+                let took = self.clock.monotonic().saturating_sub(begun);
+                self.store.jobs.spent(queue, took);
+                performed?;
             }
             performed += 1;
             if performed < BATCH && self.clock.monotonic() < since + limit {
