@@ -215,7 +215,7 @@ fn wire(nodes: &Cache<Node>, records: &Cache<Record>, queue: &Queue) -> Index<Bo
     let claim = |node: &Node| node.claim().map(Box::from);
     let claims = nodes.index(claim);
     nodes.notify(queue.same_name().unless(same_to_the_plan));
-    nodes.notify(queue.sharing(&claims, claim));
+    nodes.notify(queue.sharing(&claims, claim).changes_only());
     // A record that was deleted or edited is restored: its Node has its name.
     records.notify(queue.same_name().unless(Record::same));
     claims

@@ -16,6 +16,7 @@ use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch as flag;
+use tokio::task::yield_now;
 
 use crate::Kit;
 use crate::index::Index;
@@ -62,6 +63,9 @@ impl<K> Cacheable for K where K: Resource<DynamicType = ()> + Clone + Debug + Se
 /// Objects in a page of a list, unless a cache asks for more: a page is in memory as text and as objects at once, and a
 /// Node takes 15 kB.
 const PAGE_SIZE: u32 = 50;
+
+/// The objects for which a trigger is called at once when its replica begins to lead: each may be decompressed.
+const SEED_CHUNK: usize = 100;
 
 /// A watch ends after this time and goes on where it was. A peer that keeps the connection open and says nothing is
 /// noticed 5 s later: TCP keepalive does not help against it.
@@ -135,7 +139,7 @@ impl<K: Cacheable> Cache<K> {
     /// trigger: for what a controller derives from the objects itself. It must push no key into a queue.
     pub fn derive(&self, update: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
         self.subscribers
-            .add_index(Box::new(update), |update| self.announce(update));
+            .add_index(Box::new(update), |update| self.announce(&self.keys(), update));
     }
 
     /// Calls `trigger` for each object and from now on for each change, after every index has been updated. The objects
@@ -144,18 +148,19 @@ impl<K: Cacheable> Cache<K> {
         let trigger = Arc::new(trigger);
         if let Some((queue, is_awaited)) = trigger.queue() {
             let (cache, seeding) = (self.clone(), Arc::clone(&trigger));
-            queue.add_source(is_awaited.then(|| self.first_list()), move || {
-                if cache.is_synced() {
-                    cache.announce(&|change: &Change<'_, K>| seeding.call(change));
+            let seed = async move {
+                let keys = seeding.seeds(&cache);
+                for keys in keys.chunks(SEED_CHUNK) {
+                    cache.announce(keys, &|change: &Change<'_, K>| seeding.call(change));
+                    yield_now().await;
                 }
-            });
+            };
+            queue.add_source(is_awaited.then(|| self.first_list()), seed.boxed());
         }
-        let call = Box::new(move |change: &Change<'_, K>| trigger.call(change));
-        self.subscribers.add_trigger(call, |call| {
-            if self.is_synced() {
-                self.announce(call);
-            }
-        });
+        let called = Arc::clone(&trigger);
+        let call = Box::new(move |change: &Change<'_, K>| called.call(change));
+        self.subscribers
+            .add_trigger(call, |call| self.announce(&trigger.seeds(self), call));
     }
 
     /// Completes when the first list is complete, or never will be.
@@ -164,10 +169,10 @@ impl<K: Cacheable> Cache<K> {
         async move { cache.synced().await.is_ok() }.boxed()
     }
 
-    fn announce(&self, update: &dyn Fn(&Change<'_, K>)) {
-        for key in self.keys() {
-            if let Some(object) = self.get(&key) {
-                update(&Change::applied(&key, None, &object));
+    fn announce(&self, keys: &[Key], update: &dyn Fn(&Change<'_, K>)) {
+        for key in keys {
+            if let Some(object) = self.get(key) {
+                update(&Change::applied(key, None, &object));
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! A key is never lost and never held twice, so the queue is bounded by the number of objects. While this replica
 //! stands by, no trigger fills it: it would collect the name of every object that ever existed. When the replica leads,
-//! each trigger ([`crate::trigger`]) is called for every object of its cache, as after a start.
+//! each trigger ([`crate::trigger`]) is called for every object of its cache, as after a start, if it is not
+//! [`changes_only`](crate::Trigger::changes_only).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::{self, Debug};
@@ -13,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::task::yield_now;
 
 use crate::key::Key;
 
@@ -37,7 +37,7 @@ struct Sources {
     /// The first lists that the controller waits for.
     first_lists: Vec<FirstList>,
     /// Each calls a trigger for every object of its cache.
-    seeds: Vec<Box<dyn FnOnce() + Send>>,
+    seeds: Vec<BoxFuture<'static, ()>>,
 }
 
 /// Completes with true when the first list of a cache is complete, with false when it never will be.
@@ -75,10 +75,10 @@ impl Queue {
     }
 
     /// Adds a cache whose trigger pushes into this queue.
-    pub(crate) fn add_source(&self, first_list: Option<FirstList>, seed: impl FnOnce() + Send + 'static) {
+    pub(crate) fn add_source(&self, first_list: Option<FirstList>, seed: BoxFuture<'static, ()>) {
         let mut sources = self.0.sources.lock();
         sources.first_lists.extend(first_list);
-        sources.seeds.push(Box::new(seed));
+        sources.seeds.push(seed);
     }
 
     /// The first lists of its caches, once.
@@ -102,8 +102,7 @@ impl Queue {
         self.0.stands_by.store(false, Ordering::SeqCst);
         let seeds = mem::take(&mut self.0.sources.lock().seeds);
         for seed in seeds {
-            seed();
-            yield_now().await;
+            seed.await;
         }
     }
 

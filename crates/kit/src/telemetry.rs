@@ -239,23 +239,8 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use super::*;
-
-    /// Lines that are written.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::testing::Lines;
 
     /// The lines that a failed list, and a response that kube cannot parse, log with this filter.
     fn logged(text: &str) -> String {
@@ -269,8 +254,7 @@ mod tests {
             error!(target: "rustls_platform_verifier::verification", "failed to verify TLS certificate");
             warn!(target: "kube_client::client", "{{\"password\": \"hunter2\"}}, expected a list");
         });
-        let lines = lines.0.lock().unwrap();
-        String::from_utf8(lines.clone()).unwrap()
+        lines.text()
     }
 
     #[test]
@@ -336,12 +320,11 @@ mod tests {
             .find_map(|line| line.strip_prefix("tidewaiter_log_lines_dropped_total "));
         // One may be with the writer already.
         assert!(matches!(count, Some("99" | "100")), "{text}");
-        assert_eq!(written.0.lock().unwrap().len(), 0);
+        assert_eq!(written.text(), "");
 
         drop(release);
         telemetry.stop();
-        let written = written.0.lock().unwrap();
-        let lines = String::from_utf8(written.clone()).unwrap();
+        let lines = written.text();
         assert!(lines.lines().count() >= MAX_QUEUED_LINES, "{}", lines.lines().count());
         assert!(lines.starts_with('{') && lines.contains("\"number\":0,"), "{lines}");
     }

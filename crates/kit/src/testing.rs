@@ -1,10 +1,12 @@
 //! The fixtures that the kit's own tests share.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use kube::Client;
 use tokio::net::TcpListener;
+use tracing::subscriber::DefaultGuard;
 
 pub(crate) use crate::clock::SimulatedClock as TokioClock;
 use crate::clock::{ManualClock, SharedClock};
@@ -20,6 +22,34 @@ pub(crate) fn kit_on(clock: SharedClock) -> Kit {
 pub(crate) fn kit() -> (Kit, ManualClock) {
     let clock = ManualClock::default();
     (kit_on(clock.shared()), clock)
+}
+
+/// Lines that are logged.
+#[derive(Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Collects what this thread logs, as long as the guard lives.
+    pub(crate) fn collect() -> (Self, DefaultGuard) {
+        let lines = Self::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        (lines, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Publishes Events through `client` for the life of the test's runtime.

@@ -2,7 +2,8 @@
 //!
 //! A trigger is made from the queue of the controller that it wakes, and named after how it finds the keys. It runs
 //! after all indexes of its cache are updated. The controller waits for the first list of the cache, unless the trigger
-//! is [`unawaited`](Trigger::unawaited).
+//! is [`unawaited`](Trigger::unawaited), and begins with all objects, unless it is
+//! [`changes_only`](Trigger::changes_only).
 
 use kube::Resource;
 
@@ -77,6 +78,9 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt as _;
     use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
     use serde_json::{Value, json};
 
@@ -123,6 +127,36 @@ mod tests {
         assert!(queue.first_lists().is_empty());
         cache.notify(queue.same_name());
         assert_eq!(queue.first_lists().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_new_leader_queues_the_objects_that_exist_in_steps() {
+        let (queue, (kit, _)) = (Queue::new(), kit());
+        let (mut nodes, cache) = Feed::<Node>::new(&kit);
+        cache.notify(queue.same_name());
+        queue.stand_by();
+        nodes.list((0..250).map(|number| object(&json!({"name": format!("n{number}"), "uid": "1"}))));
+        let mut seed = pin!(queue.seed());
+        assert!(seed.as_mut().now_or_never().is_none());
+        assert_eq!(queue.len(), 100, "other tasks have their turn");
+        seed.await;
+        assert_eq!(queue.len(), 250);
+    }
+
+    #[tokio::test]
+    async fn a_trigger_for_changes_alone_is_not_called_for_the_objects_that_exist() {
+        let (queue, (kit, _)) = (Queue::new(), kit());
+        let (mut nodes, cache) = Feed::<Node>::new(&kit);
+        let node = |version: &str| object::<Node>(&json!({"name": "a", "uid": "1", "resourceVersion": version}));
+        cache.notify(queue.same_name().changes_only());
+        assert_eq!(queue.first_lists().len(), 1, "it is awaited");
+        queue.stand_by();
+        nodes.list([node("1")]);
+        queue.seed().await;
+        cache.notify(queue.same_name().changes_only());
+        assert!(queue.is_empty());
+        nodes.put(node("2"));
+        assert_eq!(waiting(&queue), ["a"]);
     }
 
     #[test]

@@ -341,13 +341,9 @@ impl Writer {
     fn note<K: Resource<DynamicType = ()>>(&self, meta: &ObjectMeta, before: Option<&str>, after: Option<&str>) {
         let (resource, key, now) = (K::plural(&()), Key::of_meta(meta), self.clock.monotonic());
         self.unseen.note(&resource, &key, before, after, now);
-        if before.is_some() {
-            return;
-        }
-        // The watch may have shown a new object before the response came: then no later change says so.
-        let shown = self.followed.lock().get(&*resource).and_then(|version| version(&key));
-        if shown.is_some() {
-            self.unseen.shown(&resource, &key, shown.as_deref());
+        // The watch may have shown the change before the response came: then no later change says so.
+        if let Some(version) = self.followed.lock().get(&*resource) {
+            self.unseen.shown(&resource, &key, version(&key).as_deref());
         }
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn start(rbac: &Rbac, role: &mut Role<'_>) -> Result<(), MetricsError
     });
     rbac.in_namespaces.notify(in_system);
     if let Some(ceiling) = &rbac.ceiling {
-        ceiling.notify(queue.all_keys(rbac.roles.cache()));
+        ceiling.notify(queue.all_keys(rbac.roles.cache()).changes_only());
     }
     let released = queue.clone();
     rbac.held.notify(move |role| released.push(key_of(role)));

@@ -190,7 +190,9 @@ struct LabelController<K>(Arc<Labels<K>>);
 pub(super) fn start<K: LabelResource>(labels: &Arc<Labels<K>>, context: &ControllerContext, tasks: &mut Tasks) {
     let queue = Queue::new();
     labels.cache().notify(queue.same_name());
-    labels.cache().notify(queue.sharing(&labels.by_slot, slot::<K>));
+    labels
+        .cache()
+        .notify(queue.sharing(&labels.by_slot, slot::<K>).changes_only());
     Controller::new(LabelController(Arc::clone(labels)), queue).start(context.clone(), tasks);
 }
 

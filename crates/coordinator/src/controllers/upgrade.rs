@@ -120,9 +120,9 @@ pub fn start(role: &mut Role<'_>) -> Result<(), MetricsError> {
     let [kubeadm, kops] = CONTROL_PLANE_PODS;
     let pods = [pods(kubeadm, "upgrade-pods"), pods(kops, "upgrade-pods-kops")];
     upgrades.notify(queue.all_keys(&upgrades).unless(status::differs_in_conditions));
-    nodes.notify(queue.all_keys(&upgrades).unless(UpgradeNode::is_as));
+    nodes.notify(queue.all_keys(&upgrades).unless(UpgradeNode::is_as).changes_only());
     for pods in &pods {
-        pods.notify(queue.all_keys(&upgrades).unless(ComponentPod::is_as));
+        pods.notify(queue.all_keys(&upgrades).unless(ComponentPod::is_as).changes_only());
     }
     let client = clients.for_controller(UpgradeController::NAME, DEFAULT_IN_FLIGHT);
     let writer = Writer::new(client.clone(), UpgradeController::NAME, Arc::clone(&kit.clock));

@@ -1,5 +1,6 @@
 //! A change of a cached object, and the triggers that are called for it.
 
+use super::Cache;
 use crate::key::Key;
 use crate::queue::Queue;
 
@@ -64,6 +65,7 @@ pub struct Trigger<K> {
     /// The queue that it fills, if it is made from one.
     queue: Option<Queue>,
     is_awaited: bool,
+    is_seeded: bool,
 }
 
 impl<K> Trigger<K> {
@@ -76,6 +78,7 @@ impl<K> Trigger<K> {
             same: |_, _| false,
             queue: None,
             is_awaited: true,
+            is_seeded: true,
         }
     }
 
@@ -101,6 +104,25 @@ impl<K> Trigger<K> {
         Self {
             is_awaited: false,
             ..self
+        }
+    }
+
+    /// Ignores the objects that exist when it is added or when its replica begins to lead, because another trigger of
+    /// the queue pushes all keys. The first list is awaited all the same.
+    #[must_use]
+    pub fn changes_only(self) -> Self {
+        Self {
+            is_seeded: false,
+            ..self
+        }
+    }
+
+    /// The keys of the objects in `cache` for which it is called before they change.
+    pub(super) fn seeds(&self, cache: &Cache<K>) -> Vec<Key> {
+        if self.is_seeded && cache.is_synced() {
+            cache.keys()
+        } else {
+            Vec::new()
         }
     }
 

@@ -140,7 +140,7 @@ impl<C: Cacheable> Everywhere<C> {
                 if let Some(namespace) = &meta.namespace {
                     queue.push(Key::new(namespace));
                 }
-            }));
+            }).changes_only());
     }
 
     /// Makes the children in the namespace of this pass as `desired`, and deletes `unwanted` ones. Does nothing in a

@@ -124,22 +124,21 @@ impl<R: Reconciler> Attempts<R> {
         }
         let delay = self.wait(pass.key(), retry);
         let retry_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        // Without an object there is no Event: the log has the note, and a refusal is logged as a failure is.
+        let unpublished = notice.as_ref().filter(|_| pass.object().is_none());
+        let note = unpublished.map(|notice| notice.note.as_str());
         let mut failing = self.failing.lock();
-        if is_refusal {
+        if is_refusal && note.is_none() {
             failing.refused(pass.key());
             debug!(class, retry_ms, reason = %Chain(error), "refused");
         } else if failing.failed(pass.key(), class, self.context.kit.clock.monotonic()) <= MAX_LOGGED {
-            warn!(class, retry_ms, error = %Chain(error), "reconcile failed");
+            warn!(class, retry_ms, error = %Chain(error), note, "reconcile failed");
         } else {
-            debug!(class, retry_ms, error = %Chain(error), "reconcile failed, as many others");
+            debug!(class, retry_ms, error = %Chain(error), note, "reconcile failed, as many others");
         }
         drop(failing);
-        match (notice, pass.object()) {
-            (Some(notice), Some(object)) => self.context.events.publish(object, notice),
-            (Some(notice), None) => {
-                warn!(reason = %notice.reason, note = notice.note, "there is no object for the Event");
-            }
-            (None, _) => {}
+        if let (Some(notice), Some(object)) = (notice, pass.object()) {
+            self.context.events.publish(object, notice);
         }
         Some(delay)
     }

@@ -98,7 +98,7 @@ async fn what_was_written_is_awaited_until_the_cache_shows_it() {
 }
 
 #[tokio::test]
-async fn what_was_created_and_deleted_again_is_not_awaited_however_the_watch_and_the_response_come() {
+async fn an_object_deleted_after_the_response_is_not_awaited_whenever_the_watch_shows_its_creation() {
     for watch_is_first in [false, true] {
         let (writer, _) = writer(vec![(201, object("7", "x"))]);
         let (kit, _) = kit();
@@ -115,6 +115,23 @@ async fn what_was_created_and_deleted_again_is_not_awaited_however_the_watch_and
         feed.delete(account(Some("7")));
         assert!(!awaits(), "it may be created at once");
     }
+}
+
+#[tokio::test]
+async fn what_the_watch_shows_before_the_response_is_forgotten() {
+    let (writer, _) = writer(vec![(200, object("8", "x")), (200, json!({"kind": "Status"}))]);
+    let (kit, _) = kit();
+    let (mut feed, cache) = Feed::<ServiceAccount>::new(&kit);
+    writer.follow(&cache);
+    feed.list([account(Some("8"))]);
+    let key = Key::namespaced("n", "s");
+    let awaits = |version: &str| writer.awaits::<ServiceAccount>(&key, Some(&account(Some(version)).metadata));
+    writer.replace(&account(Some("7"))).await.unwrap();
+    assert!(!awaits("7"), "the cache is past it");
+    let deleted = account(Some("8"));
+    feed.delete(deleted.clone());
+    writer.delete::<ServiceAccount>(&deleted.metadata).await.unwrap();
+    assert!(!awaits("8"), "the cache is past it");
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@
 //! conditional all the same, and nothing is held back for longer than [`EXPIRY`].
 //!
 //! What a cache is past is forgotten when the cache changes ([`Unseen::shown`]): an object that we created and somebody
-//! deleted is absent again, and may be created at once.
+//! deleted is absent again, and may be created at once. If the watch shows both before the response comes, it is
+//! awaited until [`EXPIRY`], because a cache that is behind shows the same.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

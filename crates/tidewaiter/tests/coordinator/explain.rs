@@ -169,10 +169,10 @@ async fn what_somebody_may_do_and_by_which_binding_and_what_is_refused_or_waits(
         }
     })
     .await;
-    let notes = alone["notes"].to_string();
+    let text = alone["notes"].to_string();
     assert!(
-        notes.contains("add --team ID") && notes.contains("system:discovery"),
-        "{notes}"
+        text.contains("add --team ID") && text.contains("system:discovery"),
+        "{text}"
     );
     let refused = lines(&alone, "refused", |it| {
         assert_eq!(it["role"]["id"], viewer, "{it}");

@@ -233,14 +233,14 @@ async fn one_refused_write_stops_no_other() {
 #[tokio::test]
 async fn a_namespace_is_queued_when_it_comes_terminates_or_loses_a_child() {
     let (mut world, queue) = (world(), Queue::new());
-    world.children.list([]);
+    world.children.list([child("gone", "a", "edited", true)]);
     world.everywhere.notify(&queue, &world.writer, is_settled);
     let waiting = || {
         std::iter::from_fn(|| queue.try_next())
             .map(|key| key.to_string())
             .collect::<Vec<_>>()
     };
-    waiting();
+    assert_eq!(waiting(), ["ending", "n"], "a child that exists queues nothing");
     world.namespaces.put(namespace("new", false));
     assert_eq!(waiting(), ["new"]);
     world.namespaces.put(namespace("new", false));

@@ -19,7 +19,7 @@ use tower::BoxError;
 use super::*;
 use crate::client::by_hand::{self, Answer};
 use crate::clock::{Clock, SimulatedClock, SystemClock};
-use crate::testing::{beside, kit_on, settle};
+use crate::testing::{Lines, beside, kit_on, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
@@ -1152,27 +1152,10 @@ async fn a_server_that_does_not_respond_fails_readiness_at_the_start_and_after_a
     assert!(a.kit.checks.report().0);
 }
 
-/// Lines that are logged.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_could_not_be_read_is_not_called_free() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    let logged = || String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let (lines, _guard) = Lines::collect();
+    let logged = || lines.text();
 
     let world = World::new();
     world.held_by("");

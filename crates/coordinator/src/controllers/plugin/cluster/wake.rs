@@ -103,6 +103,9 @@ impl Wakes {
                 if let Some(named) = plugins.get_mut(change.key()) {
                     named.objects.clear();
                     named.namespaces.clear();
+                    if named.all().all(BTreeSet::is_empty) {
+                        plugins.remove(change.key());
+                    }
                 }
             }
         }

@@ -185,7 +185,15 @@ fn a_plugin_without_inventory_is_not_woken() {
         metadata: ObjectMeta::default(),
         spec: PluginInventorySpec::default(),
     };
-    world.wakes.remember(&Change::deleted(&Key::new("a"), &inventory));
-    world.wakes.changed(&id("a", "one"));
-    assert_eq!(world.woken(), [""; 0]);
+    let theirs = id("b", "theirs");
+    world.wakes.obstructed(&Key::new("b"), [theirs.clone()].into_iter());
+    for plugin in ["a", "b"] {
+        world.wakes.remember(&Change::deleted(&Key::new(plugin), &inventory));
+        world.wakes.changed(&id(plugin, "one"));
+        assert_eq!(world.woken(), [""; 0]);
+    }
+    let left: Vec<Key> = world.wakes.0.plugins.lock().keys().cloned().collect();
+    assert_eq!(left, [Key::new("b")], "an object is in its way");
+    world.wakes.changed(&theirs);
+    assert_eq!(world.woken(), ["b"]);
 }
