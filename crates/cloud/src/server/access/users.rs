@@ -81,7 +81,7 @@ pub(crate) async fn may_act_for(
     let row = may_end(transaction, asker, organization, user).await?;
     let is_own = asker.user().is_some_and(|asker| asker == uuid(user));
     if !is_own && transaction.using(Kind::Membership, Kind::User, user).await?.len() > 1 {
-        return Err(has_more_permissions().into());
+        return Err(permissions_outside().into());
     }
     Ok(row)
 }
@@ -109,12 +109,12 @@ pub(crate) async fn may_end(
         .into());
     }
     if transaction.get(Kind::Operator, user).await?.is_some() {
-        return Err(has_more_permissions().into());
+        return Err(permissions_outside().into());
     }
     Ok(row)
 }
 
-fn has_more_permissions() -> Refusal {
+fn permissions_outside() -> Refusal {
     Refusal::forbidden("the user also has permissions outside this organization, so only the user can change this")
 }
 
