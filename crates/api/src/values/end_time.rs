@@ -23,8 +23,8 @@ impl EndTime {
         "^([0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?$";
 
     /// Reads a field that may be stored malformed: `None` if it is empty, because the access does not end. Access with
-    /// a malformed end has ended, or a typing error would be access for ever. The last day of the year 9999 has the form
-    /// of an end, and is too late for a [`Timestamp`].
+    /// a malformed end has ended, or a typing error would be access for ever. The last day of the year 9999 has the
+    /// form of an end, and is too late for a [`Timestamp`].
     #[must_use]
     pub fn of_field(text: &str) -> Option<Self> {
         let civil = text.strip_suffix('Z').filter(|_| text.len() == LENGTH);

@@ -178,8 +178,8 @@ impl Leaver {
         format!(
             "A cluster that reaches the cloud follows within seconds; the cloud does not know which have: {}.\n\
              Ask each: tidewaiter explain access --user {}\n\
-             A token for a kube-apiserver lasts for kubernetesTokenSeconds (by default, ten minutes); open watches and\n\
-             kubectl exec go on. Open SSH sessions go on: tidewaiter explain logins says where nodes record them; end\n\
+             A token for a kube-apiserver lasts for kubernetesTokenSeconds (by default, ten minutes); open watches\n\
+             and kubectl exec go on. Open SSH sessions go on: tidewaiter explain logins says where nodes record them; end\n\
              them there.\n",
             clusters.join(", "),
             self.id
