@@ -4,6 +4,7 @@
 //! the UUID that it is, a key becomes a line only as the key that was parsed, and one user's bad key affects nobody
 //! else.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -101,11 +102,25 @@ impl User {
         (id.hyphenated().to_string() == *text && self.object_name() == text).then_some(id)
     }
 
+    /// The place among other users where there are too many keys.
+    fn place(&self) -> Place {
+        let keys = self.spec.ssh_keys.iter().map(|key| place(&key.expires_at)).min();
+        keys.flatten().max(place(&self.spec.expires_at))
+    }
+
     /// Returns true if the id and the keys are as the mirror of the cloud wrote them.
     fn is_of_mirror(&self) -> bool {
         let wrote = |field| has_applied(MIRROR, &self.metadata, &["spec", field]);
         wrote("id") && wrote("ssh_keys")
     }
+}
+
+/// The place of a key where there are too many: the access that does not end is first, then that which ends last.
+type Place = Option<Reverse<EndTime>>;
+
+/// The place of a key with this end.
+fn place(expires_at: &str) -> Place {
+    EndTime::of_field(expires_at).map(Reverse)
 }
 
 /// The logins that `users` request. A User that is being deleted requests nothing, however long a finalizer keeps it:
@@ -148,8 +163,9 @@ pub(crate) fn wanted<U: AsRef<User>>(users: impl IntoIterator<Item = U>, first: 
             ),
         }
     }
-    let (known, new): (Vec<_>, Vec<_>) = by_id.iter().partition(|(id, _)| first.contains_key(*id));
-    for (id, user) in known.into_iter().chain(new) {
+    let mut users: Vec<_> = by_id.iter().collect();
+    users.sort_by_cached_key(|&(id, user)| (!first.contains_key(id), user.as_ref().place()));
+    for (id, user) in users {
         wanted.add(*id, user.as_ref(), &mut owners, &mut bytes);
     }
     wanted
@@ -176,17 +192,17 @@ impl Wanted {
     fn add(&mut self, id: Uuid, user: &User, owners: &mut BTreeMap<String, Uuid>, bytes: &mut usize) {
         let mut own = BTreeSet::new();
         let end_of_user = EndTime::of_field(&user.spec.expires_at);
-        for (index, given) in user.spec.ssh_keys.iter().enumerate() {
+        let mut keys: Vec<_> = user.spec.ssh_keys.iter().enumerate().collect();
+        keys.sort_by_cached_key(|(_, given)| place(&given.expires_at));
+        if keys.len() > MAX_KEYS {
+            let reason =
+                format!("only {MAX_KEYS} keys of a user are written: those that end last, and the first of them");
+            self.refuse(user, "", reason);
+            keys.truncate(MAX_KEYS);
+        }
+        for (index, given) in keys {
             let position = format!("number {}", index + 1);
             let name = if given.name.is_empty() { &position } else { &given.name };
-            if index >= MAX_KEYS {
-                self.refuse(
-                    user,
-                    "",
-                    format!("only the first {MAX_KEYS} keys of a user are written"),
-                );
-                break;
-            }
             let key = match SshKeyLine::parse(&given.key) {
                 Ok(key) => LoginKey {
                     end: [end_of_user, EndTime::of_field(&given.expires_at)]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use serde::{Serialize, Serializer};
 
 use super::InvalidValue;
@@ -22,10 +23,14 @@ impl EndTime {
         "^([0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?$";
 
     /// Reads a field that may be stored malformed: `None` if it is empty, because the access does not end. Access with
-    /// a malformed end has ended, or a typing error would be access for ever.
+    /// a malformed end has ended, or a typing error would be access for ever. The last day of the year 9999 has the
+    /// form of an end, and is too late for a [`Timestamp`].
     #[must_use]
     pub fn of_field(text: &str) -> Option<Self> {
-        (!text.is_empty()).then(|| text.parse().unwrap_or(Self(Timestamp::MIN)))
+        let civil = text.strip_suffix('Z').filter(|_| text.len() == LENGTH);
+        let has_form = civil.is_some_and(|civil| civil.parse::<DateTime>().is_ok_and(|time| time.to_string() == civil));
+        let otherwise = if has_form { Timestamp::MAX } else { Timestamp::MIN };
+        (!text.is_empty()).then(|| text.parse().unwrap_or(Self(otherwise)))
     }
 
     /// The time.
@@ -105,9 +110,16 @@ mod tests {
     #[test]
     fn a_malformed_end_has_passed_and_none_never_does() {
         assert_eq!(EndTime::of_field(""), None);
-        for bad in ["never", "2027-02-30T18:00:00Z"] {
+        for bad in [
+            "never",
+            "2027-02-30T18:00:00Z",
+            "9999-12-31 23:59:59Z",
+            "9999-12-31T23:59:59+",
+        ] {
             let end = EndTime::of_field(bad).unwrap();
             assert!(end.has_passed(Timestamp::UNIX_EPOCH), "{bad}");
         }
+        let last = EndTime::of_field("9999-12-31T23:59:59Z").unwrap();
+        assert_eq!(last.get(), Timestamp::MAX);
     }
 }

@@ -14,6 +14,7 @@ on_both!(
     an_end_in_the_past_is_refused_and_one_that_has_passed_is_shown,
     nobody_prolongs_their_own_access,
     the_access_of_owners_and_operators_does_not_end,
+    an_admin_of_the_home_ends_the_access_of_a_member_of_two_organizations,
 );
 
 /// An end so many seconds from now.
@@ -139,4 +140,38 @@ async fn the_access_of_owners_and_operators_does_not_end(world: World) {
     world.post(&olivia, "~/users", body).await.is(409);
     world.patch(&olivia, &path, json!({"expires_at": null})).await.is(200);
     world.put(&olivia, &format!("{path}/role"), owner).await.is(200);
+}
+
+async fn an_admin_of_the_home_ends_the_access_of_a_member_of_two_organizations(world: World) {
+    let olivia = world.owner().await;
+    let other = json!({"name": "Other"});
+    let other = world
+        .post(&olivia, "/v3/organizations", other)
+        .await
+        .is(201)
+        .field("id");
+    let (_, adam) = world.user(&olivia, &world.organization, "Adam", "admin").await;
+    let (max, _) = world.user(&olivia, &world.organization, "Max", "member").await;
+    let elsewhere = format!("/v3/organizations/{other}/users/{max}");
+    let role = async |role: &str| {
+        let path = format!("{elsewhere}/role");
+        world.put(&olivia, &path, json!({ "role": role })).await.is(200);
+    };
+    role("member").await;
+    let path = format!("~/users/{max}");
+    let (end, none) = (
+        json!({"expires_at": end_in(3_600).to_string()}),
+        json!({"expires_at": null}),
+    );
+    world.patch(&adam, &path, end.clone()).await.is(200);
+    world.patch(&olivia, &elsewhere, none.clone()).await.is(403);
+    let more = json!({"expires_at": null, "email": "adam2@example.org"});
+    world.patch(&adam, &path, more).await.is(403);
+    world.patch(&adam, &path, none).await.is(200);
+    role("owner").await;
+    world.patch(&adam, &path, end.clone()).await.is(422);
+    role("member").await;
+    let operator = format!("/v3/operators/{max}");
+    world.put(&olivia, &operator, json!({})).await.is(200);
+    world.patch(&adam, &path, end).await.is(403);
 }

@@ -88,7 +88,7 @@ async fn an_edit_of_a_copy_is_not_in_force_for_a_moment() {
 }
 
 /// The cloud answers no more.
-fn leaves(scene: &Scene) {
+pub fn leaves(scene: &Scene) {
     for end in ["/roles", "/role-bindings"] {
         scene.cloud.set(end, Answer::Exactly(503, vec![], "away".to_owned()));
     }

@@ -118,7 +118,8 @@ impl<C: Cacheable> Everywhere<C> {
 
     /// Queues a namespace when it is new, begins to terminate, or opts out or in, and when a child in it changes,
     /// unless the child is then as desired (`settled`): most changes are the writes of `writer`, and a pass over each
-    /// would find nothing to do. Whatever changes what is desired must queue the namespaces itself.
+    /// would find nothing to do. A namespace that has opted out is always queued: it may have done so while the child
+    /// was created. Whatever changes what is desired must queue the namespaces itself.
     pub fn notify(&self, queue: &Queue, writer: &Arc<Writer>, settled: impl Fn(&C) -> bool + Send + Sync + 'static) {
         let opt_out = self.opt_out;
         writer.follow(&self.children);
@@ -129,16 +130,19 @@ impl<C: Cacheable> Everywhere<C> {
                     queue.push(change.key().clone());
                 }
             }));
-        let writer = Arc::clone(writer);
+        let (writer, namespaces) = (Arc::clone(writer), self.namespaces.clone());
         self.children
             .notify(queue.trigger(move |queue, change: &Change<'_, C>| {
                 let meta = change.object().meta();
-                let as_desired = change.after.is_some_and(&settled);
+                let namespace = meta.namespace.as_deref().map(Key::new);
+                let found = namespace.as_ref().and_then(|namespace| namespaces.get(namespace));
+                let opted_out = found.is_some_and(|found| has(&found, opt_out));
+                let as_desired = !opted_out && change.after.is_some_and(&settled);
                 if as_desired && !writer.awaits::<C>(&Key::of_meta(meta), Some(meta)) {
                     return;
                 }
-                if let Some(namespace) = &meta.namespace {
-                    queue.push(Key::new(namespace));
+                if let Some(namespace) = namespace {
+                    queue.push(namespace);
                 }
             }).changes_only());
     }

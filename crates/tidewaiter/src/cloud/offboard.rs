@@ -4,7 +4,8 @@
 //! - First go the rights of an operator, and last the membership in the home, with which the server deletes the account
 //!   in one commit: password, logins, tokens and SSH keys, teams and role bindings.
 //! - Every step may be repeated: what is gone is done. After an interruption, the same command continues.
-//! - From a member who cannot be removed, all that gives access is taken, and the command fails with the reason.
+//! - From a member who cannot be removed, all that gives access is taken, as far as the server permits it, and the
+//!   command fails with the reason. A refusal in one organization stops nothing in another one.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -61,10 +62,7 @@ pub(super) async fn offboard(args: &OffboardArgs) -> Result<()> {
     let left = left.context("stopped; what is removed stays so: run the same command again to continue")?;
     print(&leaver.report())?;
     if !left.is_empty() {
-        bail!(
-            "the account stays, without teams and role bindings there: {}",
-            left.join("; ")
-        );
+        bail!("the account stays, without what is removed above: {}", left.join("; "));
     }
     Ok(())
 }
@@ -74,15 +72,26 @@ impl Leaver {
     async fn find(session: &Session, name: &str) -> Result<Option<Self>> {
         let organizations = session.list(Path::new(["organizations"])).await?;
         let path = |organization: &Value| Path::new(["organizations"]).below(text(organization, "id"));
-        let mut id = None;
+        let mut ids = BTreeSet::new();
         for organization in &organizations {
             let users = path(organization).below("users");
-            id = id.or(session.find(Kind::User, &users, name).await?);
+            ids.extend(session.find(Kind::User, &users, name).await?);
         }
         let operators = operators(session).await?;
         let is_meant = |user: &&Value| text(user, "email").eq_ignore_ascii_case(name);
-        let id = id.or_else(|| operators.iter().find(is_meant).map(|user| text(user, "id").to_owned()));
-        let Some(id) = id else { return Ok(None) };
+        ids.extend(
+            operators
+                .iter()
+                .filter(is_meant)
+                .map(|user| text(user, "id").to_owned()),
+        );
+        if ids.len() > 1 {
+            bail!(
+                "{} users of your organizations are named {name:?}: use an id",
+                ids.len()
+            );
+        }
+        let Some(id) = ids.pop_first() else { return Ok(None) };
         let mut memberships = Vec::new();
         for organization in &organizations {
             let name = text(organization, "name").to_owned();
@@ -169,8 +178,9 @@ impl Leaver {
         format!(
             "A cluster that reaches the cloud follows within seconds; the cloud does not know which have: {}.\n\
              Ask each: tidewaiter explain access --user {}\n\
-             A token for a kube-apiserver ends within ten minutes. Open SSH sessions go on: tidewaiter explain logins\n\
-             says where nodes record them; end them there.\n",
+             A token for a kube-apiserver lasts for kubernetesTokenSeconds (by default, ten minutes); open watches\n\
+             and kubectl exec go on. Open SSH sessions go on: tidewaiter explain logins says where nodes record them; end\n\
+             them there.\n",
             clusters.join(", "),
             self.id
         )
@@ -205,11 +215,16 @@ impl Membership {
 
     /// Takes from a member who cannot be removed all that gives access.
     async fn revoke(&self, session: &Session, id: &str) -> Result<()> {
+        let user = self.of_user(id);
+        let tokens = Request::new(Method::DELETE, user.clone().below("tokens"));
+        self.take(session, &tokens, "logins and tokens").await?;
+        let read_only = request(Method::PUT, user.below("role"), json!({ "role": "read_only" }), None);
+        self.take(session, &read_only, "role, but read_only").await?;
         let bindings = self.organization.clone().below("role-bindings");
         for binding in &self.bindings {
             let binding = text(binding, "id");
             let request = Request::new(Method::DELETE, bindings.clone().below(binding));
-            removed(session, &request, &format!("RoleBinding {binding}")).await?;
+            self.take(session, &request, &format!("RoleBinding {binding}")).await?;
         }
         for team in &self.teams {
             let path = self.organization.clone().below("teams").below(text(team, "id"));
@@ -220,32 +235,20 @@ impl Membership {
                 .filter(|user| user.as_str() != Some(id))
                 .collect();
             let request = request(Method::PATCH, path, json!({ "user_ids": others }), etag);
-            removed(
-                session,
-                &request,
-                &format!("member of the team {}", text(&team, "name")),
-            )
-            .await?;
-        }
-        let user = self.of_user(id);
-        let read_only = json!({ "role": "read_only" });
-        for (request, what) in [
-            (
-                Request::new(Method::DELETE, user.clone().below("tokens")),
-                "logins and tokens",
-            ),
-            (
-                request(Method::PUT, user.below("role"), read_only, None),
-                "role, but read_only",
-            ),
-        ] {
-            if let Err(error) = removed(session, &request, what).await {
-                let reason = refusal(error)?;
-                print(&printable(&format!("stays in {}: {what}: {reason}", self.name)))?;
-                print("\n")?;
-            }
+            let what = format!("member of the team {}", text(&team, "name"));
+            self.take(session, &request, &what).await?;
         }
         Ok(())
+    }
+
+    /// Sends the request, and prints what it removed, or why the server refuses it.
+    async fn take(&self, session: &Session, request: &Request, what: &str) -> Result<()> {
+        let Err(error) = removed(session, request, what).await else {
+            return Ok(());
+        };
+        let reason = refusal(error)?;
+        let stays = printable(&format!("stays in {}: {what}: {reason}", self.name));
+        print(&format!("{stays}\n"))
     }
 }
 

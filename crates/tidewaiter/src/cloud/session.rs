@@ -246,9 +246,11 @@ pub(super) fn is_over(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_of_login)
 }
 
-/// Returns true if the object has this name.
+/// Returns true if the object has this name. An e-mail address is compared only with the address of a user: anyone may
+/// set their display name to the address of another user.
 pub(super) fn is_called(kind: Kind, object: &Value, name: &str) -> bool {
-    let fields = kind.facts().key.iter().copied().chain(["name"]);
+    let display_name = (kind != Kind::User || !name.contains('@')).then_some("name");
+    let fields = kind.facts().key.iter().copied().chain(display_name);
     let mut texts = fields.filter_map(|field| object.get(field)?.as_str());
     texts.any(|text| text == name || (kind == Kind::User && text.eq_ignore_ascii_case(name)))
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::real::{Real, real};
+use crate::world::Person;
 
 const BOB: (&str, &str) = ("BOB", "hunter2-hunter2");
 
@@ -23,16 +24,21 @@ kind: RoleBinding
 spec: {role: viewer, user: bob@example.com}
 ";
 
+/// The id of a new organization of the caller, which is named `other`.
+async fn other(person: &Person) -> String {
+    let file = person.file("other.yaml", "name: other\n");
+    let create = ["cloud", "create", "organization", "-f", &file, "-o", "json"];
+    let other: Value = serde_json::from_str(&person.run(&create).await.well()).unwrap();
+    other["id"].as_str().unwrap().to_owned()
+}
+
 /// A cloud with Bob, who is a member of another organization, too, with this role; the id of that one.
 async fn with_bob(role: &str) -> (Real, String) {
     let real = real().await;
     let person = &real.person;
     let file = person.file("bob.yaml", DOCUMENTS);
     person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
-    let file = person.file("other.yaml", "name: other\n");
-    let create = ["cloud", "create", "organization", "-f", &file, "-o", "json"];
-    let other: Value = serde_json::from_str(&person.run(&create).await.well()).unwrap();
-    let other = other["id"].as_str().unwrap().to_owned();
+    let other = other(person).await;
     let bob = objects(&real, "users").await;
     let bob = bob.iter().find(|user| user["email"] == "bob@example.com").unwrap()["id"].clone();
     let join = [
@@ -48,8 +54,12 @@ async fn with_bob(role: &str) -> (Real, String) {
 }
 
 async fn objects(real: &Real, kind: &str) -> Vec<Value> {
-    let found = real.person.run(&["cloud", "get", kind, "-o", "json"]).await.well();
-    serde_json::from_str(&found).unwrap()
+    objects_at(&real.person, kind, &[]).await
+}
+
+async fn objects_at(person: &Person, kind: &str, place: &[&str]) -> Vec<Value> {
+    let get = [&["cloud", "get", kind, "-o", "json"][..], place].concat();
+    serde_json::from_str(&person.run(&get).await.well()).unwrap()
 }
 
 const OFFBOARD: [&str; 3] = ["cloud", "offboard", "bob@example.com"];
@@ -139,4 +149,93 @@ async fn an_account_that_cannot_be_removed_loses_its_access() {
     let users = objects(&real, "users").await;
     let bob = users.iter().find(|user| user["email"] == "bob@example.com").unwrap();
     assert_eq!(bob["role"], "read_only", "{bob}");
+}
+
+#[tokio::test]
+async fn a_refusal_in_one_organization_stops_nothing_in_another_one() {
+    let real = real().await;
+    let person = &real.person;
+    let acme = real.cluster["organization_id"].as_str().unwrap();
+    let other = other(person).await;
+    let select = async |organization: &str| {
+        let select = ["cloud", "context", "set", "--organization", organization];
+        person.run(&select).await.well();
+    };
+    let apply = async |documents: &str| {
+        let file = person.file("documents.yaml", documents);
+        person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
+    };
+    // Bob's home is the younger organization, of which Carol is an admin. In the older one, she may change nothing.
+    select(&other).await;
+    apply(DOCUMENTS).await;
+    apply("kind: User\nspec: {name: Carol, email: carol@example.com, role: admin, password: {fromEnv: BOB}}\n").await;
+    for user in objects(&real, "users").await {
+        if user["email"] != "alice@example.com" {
+            let id = user["id"].as_str().unwrap();
+            let join = ["cloud", "set-role", id, "member", "--organization", acme];
+            person.run(&join).await.well();
+        }
+    }
+    select(acme).await;
+    apply(&DOCUMENTS[DOCUMENTS.find("kind: Team").unwrap()..]).await;
+    let login = [
+        "cloud",
+        "login",
+        "--server",
+        &real.url,
+        "--context",
+        "carol",
+        "carol@example.com",
+    ];
+    let password = ("TIDEWAITER_CLOUD_PASSWORD", BOB.1);
+    person.run_with(&login, &[password]).await.well();
+
+    let ran = person
+        .run(&[&OFFBOARD[..], &["--yes", "--context", "carol"]].concat())
+        .await;
+    ran.refused(1, &["the account stays", "acme: ", "other: "]);
+    for part in [
+        "stays in acme: RoleBinding ",
+        "stays in acme: member of the team developers: ",
+        "removed: member of the team developers",
+        "the cloud does not know which have: production",
+    ] {
+        assert!(ran.out.contains(part), "{part}: {}", ran.out);
+    }
+    let bindings = async |organization: &str| {
+        let place = ["--organization", organization, "--context", "carol"];
+        objects_at(person, "role-bindings", &place).await.len()
+    };
+    assert_eq!((bindings(acme).await, bindings(&other).await), (1, 0));
+    let place = ["--organization", &other, "--context", "carol"];
+    let teams = objects_at(person, "teams", &place).await;
+    assert_eq!(teams[0]["user_ids"].as_array().unwrap().len(), 1, "{teams:?}");
+    let users = objects_at(person, "users", &place).await;
+    let bob = users.iter().find(|user| user["email"] == "bob@example.com").unwrap();
+    assert_eq!(bob["role"], "read_only", "{bob}");
+}
+
+#[tokio::test]
+async fn a_display_name_offboards_nobody_by_mistake() {
+    let real = real().await;
+    let person = &real.person;
+    let apply = async |name: &str, email: &str| {
+        let file = person.file(
+            "user.yaml",
+            &format!("kind: User\nspec: {{name: {name}, email: {email}}}\n"),
+        );
+        person.run(&["cloud", "apply", "-f", &file]).await.well();
+    };
+    let offboard = async |name: &str| person.run(&["cloud", "offboard", name, "--dry-run"]).await;
+    // Anyone may set their own display name.
+    apply("bob@example.com", "mallory@example.com").await;
+    let found = offboard("bob@example.com").await.well();
+    assert!(found.contains("nothing to remove"), "{found}");
+    apply("Sam", "sam@example.com").await;
+    assert!(offboard("Sam").await.well().contains("sam@example.com"));
+    let other = other(person).await;
+    let select = ["cloud", "context", "set", "--organization", &other];
+    person.run(&select).await.well();
+    apply("Sam", "samuel@example.com").await;
+    offboard("Sam").await.refused(1, &["2 users", "use an id"]);
 }

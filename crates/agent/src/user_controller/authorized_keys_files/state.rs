@@ -17,7 +17,7 @@ use super::desired::Pinned;
 use super::displaced::Displaced;
 use super::keys::InPlace;
 use super::{Input, Outcome};
-use crate::authorized_keys::{Kept, LoginKey, Logins};
+use crate::authorized_keys::{Kept, Logins};
 use crate::host::{HostError, Prepared, Written};
 
 /// The size in bytes of all keys in the file, with their commands, while removals are held: somebody may add and remove
@@ -117,20 +117,16 @@ impl State {
     /// The users that may log in at `time`: the same in memory as long as no key ends.
     fn unended(&mut self, time: Timestamp) -> Option<Arc<Logins>> {
         let accepted = self.accepted.as_ref()?;
-        let mut unended = Logins::new();
-        let (mut has_ended, mut next) = (false, None);
-        for (user, keys) in accepted.iter() {
-            let (ended, left): (Vec<&LoginKey>, Vec<&LoginKey>) = keys.iter().partition(|key| key.has_ended(time));
-            has_ended |= !ended.is_empty();
-            next = left.iter().filter_map(|key| key.end).chain(next).min();
-            if !left.is_empty() {
-                unended.insert(*user, left.into_iter().cloned().collect());
-            }
-        }
-        self.next_end = next;
-        if !has_ended {
+        let ends = || accepted.values().flatten().filter_map(|key| key.end);
+        self.next_end = ends().filter(|end| !end.has_passed(time)).min();
+        if !ends().any(|end| end.has_passed(time)) {
             return Some(Arc::clone(accepted));
         }
+        let mut unended = Logins::clone(accepted);
+        unended.retain(|_, keys| {
+            keys.retain(|key| !key.has_ended(time));
+            !keys.is_empty()
+        });
         if *self.unended != unended {
             self.unended = Arc::new(unended);
         }
@@ -182,6 +178,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::authorized_keys::LoginKey;
 
     fn logins(user: u128, keys: usize) -> Logins {
         let key = |number: usize| LoginKey {

@@ -155,28 +155,58 @@ fn a_name_reaches_no_terminal_as_it_is() {
     );
 }
 
+/// 4,096 bytes of key each, all of another number.
+fn rsa(number: usize) -> String {
+    let mut blob = vec![0, 0, 0, 7];
+    blob.extend_from_slice(b"ssh-rsa");
+    blob.extend_from_slice(&[0, 0, 0, 3, 1, 0, 1]);
+    let mut modulus = vec![0_u8; 1 + 2048];
+    modulus[1] = 0x80;
+    modulus[2048 - 7..=2048].copy_from_slice(&number.to_be_bytes());
+    blob.extend_from_slice(&u32::try_from(modulus.len()).unwrap().to_be_bytes());
+    blob.extend_from_slice(&modulus);
+    format!("ssh-rsa {}", base64(&blob))
+}
+
+/// Users whose keys are more than are written.
+fn crowd() -> Vec<Arc<User>> {
+    let member = |number: usize| {
+        let id = format!("00000000-0000-4000-8000-0000000000{number:02x}");
+        let keys: Vec<String> = (0..100).map(|key| rsa(number * 1000 + key)).collect();
+        user(&id, &keys.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    (0..20).map(member).collect()
+}
+
+#[test]
+fn keys_that_end_take_no_place_of_keys_that_end_later() {
+    let (ended, late) = ("2020-01-01T00:00:00Z", "2027-01-31T18:00:00Z");
+    let key = |number: usize, end: &str| json!({"key": rsa(number), "expires_at": end});
+    let mut keys: Vec<Value> = (0..MAX_KEYS).map(|number| key(number, ended)).collect();
+    keys.extend([key(MAX_KEYS, late), key(MAX_KEYS + 1, "")]);
+    let one = wanted([object(
+        json!({"metadata": {"name": A}, "spec": {"id": A, "ssh_keys": keys}}),
+    )]);
+    let ends: Vec<_> = one.logins.values().flatten().map(|key| key.end).collect();
+    assert_eq!(ends.len(), MAX_KEYS);
+    assert_eq!(ends[..2], [None, EndTime::of_field(late)]);
+
+    // The same of the keys of all users.
+    let ending = |user: Arc<User>| {
+        let mut user = Arc::unwrap_or_clone(user);
+        user.spec.expires_at = ended.to_owned();
+        Arc::new(user)
+    };
+    let last = user("ffffffff-0000-4000-8000-000000000000", &[&rsa(5_000_000)]);
+    let id = last.id().unwrap();
+    let all = wanted(crowd().into_iter().map(ending).chain([last]));
+    assert!(!all.refused.is_empty() && all.logins.contains_key(&id));
+}
+
 #[test]
 fn a_user_with_very_many_keys_does_not_fill_the_file() {
-    // 4,096 bytes of key each, all of another number.
-    let rsa = |number: usize| {
-        let mut blob = vec![0, 0, 0, 7];
-        blob.extend_from_slice(b"ssh-rsa");
-        blob.extend_from_slice(&[0, 0, 0, 3, 1, 0, 1]);
-        let mut modulus = vec![0_u8; 1 + 2048];
-        modulus[1] = 0x80;
-        modulus[2048 - 7..=2048].copy_from_slice(&number.to_be_bytes());
-        blob.extend_from_slice(&u32::try_from(modulus.len()).unwrap().to_be_bytes());
-        blob.extend_from_slice(&modulus);
-        format!("ssh-rsa {}", base64(&blob))
-    };
     let keys: Vec<String> = (0..100).map(rsa).collect();
-    let users: Vec<_> = (0..20)
-        .map(|number| {
-            let id = format!("00000000-0000-4000-8000-0000000000{number:02x}");
-            let keys: Vec<String> = (0..100).map(|key| rsa(number * 1000 + key)).collect();
-            user(&id, &keys.iter().map(String::as_str).collect::<Vec<_>>())
-        })
-        .collect();
+    let users = crowd();
     let one = wanted([user(A, &keys.iter().map(String::as_str).collect::<Vec<_>>())]);
     assert_eq!(one.logins.values().map(Vec::len).sum::<usize>(), MAX_KEYS);
     assert_eq!(one.refused.len(), 1);

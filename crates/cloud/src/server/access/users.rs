@@ -78,6 +78,22 @@ pub(crate) async fn may_act_for(
     organization: &str,
     user: &str,
 ) -> Result<Row, Error> {
+    let row = may_end(transaction, asker, organization, user).await?;
+    let is_own = asker.user().is_some_and(|asker| asker == uuid(user));
+    if !is_own && transaction.using(Kind::Membership, Kind::User, user).await?.len() > 1 {
+        return Err(permissions_outside().into());
+    }
+    Ok(row)
+}
+
+/// Returns the user's row if `asker` may change the end of that user's access, also in other organizations: nobody can
+/// act as the user by it.
+pub(crate) async fn may_end(
+    transaction: &mut Transaction,
+    asker: &Principal,
+    organization: &str,
+    user: &str,
+) -> Result<Row, Error> {
     let row = at_home(transaction, organization, user).await?;
     if asker.user().is_some_and(|asker| asker == uuid(user)) {
         return Ok(row);
@@ -92,12 +108,14 @@ pub(crate) async fn may_act_for(
         )
         .into());
     }
-    let elsewhere = transaction.using(Kind::Membership, Kind::User, user).await?.len() > 1;
-    if elsewhere || transaction.get(Kind::Operator, user).await?.is_some() {
-        let message = "the user also has permissions outside this organization, so only the user can change this";
-        return Err(Refusal::forbidden(message).into());
+    if transaction.get(Kind::Operator, user).await?.is_some() {
+        return Err(permissions_outside().into());
     }
     Ok(row)
+}
+
+fn permissions_outside() -> Refusal {
+    Refusal::forbidden("the user also has permissions outside this organization, so only the user can change this")
 }
 
 pub(crate) async fn not_the_last_owner(

@@ -1,11 +1,9 @@
 //! The users of an organization. A user's home is the organization that created the user: only its admins, and the
-//! user, can change the user.
+//! user, can change the user. Of a user with permissions elsewhere, admins change only the end of the access.
 //!
 //! No caller gets more permissions over a user than the caller has: anyone who can set a password can act as that user.
 
 use std::collections::HashMap;
-
-use jiff::Timestamp;
 
 use super::lists::{Page, cached};
 use super::prelude::*;
@@ -16,7 +14,7 @@ use crate::models::Document;
 use crate::server::access::organizations::unlocked;
 use crate::server::access::resource_path::cluster;
 use crate::server::access::users::{
-    at_home, is_read_only, may_act_for, never_ends, not_the_last_owner, only_owners_make_owners, role_of,
+    at_home, is_read_only, may_act_for, may_end, never_ends, not_the_last_owner, only_owners_make_owners, role_of,
 };
 use crate::server::auth::passwords::hash_password;
 use crate::server::http::call::refuse_others;
@@ -193,22 +191,26 @@ pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Erro
 }
 
 /// Checks the end of a member's access, if `document` changes it: nobody prolongs the own access, and that of an owner
-/// does not end.
-fn check_end(asker: &Principal, member: &Member, document: &Document, now: Timestamp) -> Result<(), Refusal> {
+/// of any organization does not end.
+async fn check_end(
+    transaction: &mut Transaction,
+    asker: &Principal,
+    member: &Member,
+    document: &Document,
+) -> Result<(), Error> {
     let set = document.spec.get("expires_at");
     if set == member.user.spec.get("expires_at") {
         return Ok(());
     }
-    refuse_past_end(document, Some(&member.user), now)?;
+    refuse_past_end(document, Some(&member.user), transaction.now())?;
     if asker.user() == Some(uuid(&member.user.id)) {
-        return Err(Refusal::forbidden(
-            "expires_at: only another admin can change the end of your own access",
-        ));
+        let message = "expires_at: only another admin can change the end of your own access";
+        return Err(Refusal::forbidden(message).into());
     }
-    if set.is_some() && role_of(&member.membership) == Some(OrgRole::Owner) {
-        let reason =
-            "cannot be set for an owner, or the organization could be left without one: set another role first";
-        return Err(Refusal::field("expires_at", reason));
+    let memberships = transaction.using(Kind::Membership, Kind::User, &member.user.id).await?;
+    if set.is_some() && memberships.iter().any(|row| role_of(row) == Some(OrgRole::Owner)) {
+        let reason = "cannot be set for an owner, or an organization could be left without one: set another role first";
+        return Err(Refusal::field("expires_at", reason).into());
     }
     Ok(())
 }
@@ -216,6 +218,7 @@ fn check_end(asker: &Principal, member: &Member, document: &Document, now: Times
 pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Error> {
     let patch = call.is_patch();
     let mut body = object(&call.body)?;
+    let only_end = patch && body.keys().all(|field| field == "expires_at");
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let (asker, state, condition) = (call.caller()?.principal.clone(), app.clone(), call.condition());
     write(app, call, async move |transaction| {
@@ -223,7 +226,11 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         let member = Member::find(transaction, &organization, &id).await?;
         let seen = member.shown(&state, &asker)?;
         condition.check(text(&seen).as_bytes())?;
-        may_act_for(transaction, &asker, &organization, &id).await?;
+        if only_end {
+            may_end(transaction, &asker, &organization, &id).await?;
+        } else {
+            may_act_for(transaction, &asker, &organization, &id).await?;
+        }
         if let Some(role) = body.remove("role")
             && seen.get("role") != Some(&role)
         {
@@ -233,7 +240,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         let mut public = member.user.clone();
         let phone = public.spec.remove("phone");
         let document = parse_update(&state, &public, &seen, body, patch)?;
-        check_end(&asker, &member, &document, transaction.now())?;
+        check_end(transaction, &asker, &member, &document).await?;
         let user = rewrite(transaction, &member.user, document, phone).await?;
         let member = Member { user, ..member };
         Ok(Reply::ok(&member.shown(&state, &asker)?))

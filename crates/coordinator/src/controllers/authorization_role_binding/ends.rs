@@ -4,6 +4,7 @@
 //!   its second, and none more than a second later.
 //! - The custom resource stays, as the cloud lists it, for people to see. The end is no deletion: no brake holds it.
 //! - A binding whose end is put off is bound again.
+//! - While it is not known what the cloud lists, an end that only the copy had outlives the copy and its edits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(super) struct Ends(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     ahead: BTreeMap<Key, EndTime>,
+    /// The bindings with an end, as they last took effect or were listed.
+    last: BTreeMap<Key, Arc<AuthorizationRoleBinding>>,
     /// The bindings that have ended and gave nothing when the API server was last asked.
     over: BTreeSet<Key>,
 }
@@ -78,6 +81,23 @@ impl Ends {
         }
     }
 
+    /// Returns the binding, which is remembered if it has an end; instead of an absent one whose effect `stays`, the
+    /// remembered one.
+    fn or_last(
+        &self,
+        key: &Key,
+        binding: Option<Arc<AuthorizationRoleBinding>>,
+        stays: bool,
+    ) -> Option<Arc<AuthorizationRoleBinding>> {
+        let mut state = self.0.lock();
+        let last = state.last.remove(key).filter(|_| stays);
+        let binding = binding.or(last)?;
+        if !binding.spec.expires_at.is_empty() {
+            state.last.insert(key.clone(), Arc::clone(&binding));
+        }
+        Some(binding)
+    }
+
     fn is_over(&self, key: &Key) -> bool {
         self.0.lock().over.contains(key)
     }
@@ -89,9 +109,11 @@ impl Ends {
 }
 
 impl AuthorizationRoleBindingController {
-    /// The binding, as it takes effect or as the cloud lists it, if it has ended.
+    /// The binding, as it takes effect or as the cloud lists it, or as it last did, if it has ended.
     pub(super) fn ended(&self, key: &Key) -> Option<Arc<AuthorizationRoleBinding>> {
-        let binding = self.rbac.bindings.get_or_listed(key.name());
+        let bindings = &self.rbac.bindings;
+        let binding = bindings.get_or_listed(key.name());
+        let binding = self.ends.or_last(key, binding, bindings.retains(key.name()));
         let end = binding
             .as_ref()
             .and_then(|binding| EndTime::of_field(&binding.spec.expires_at));

@@ -275,6 +275,29 @@ async fn a_namespace_is_queued_when_it_opts_out_or_in() {
     }
 }
 
+/// The pass that the label starts sees no child yet.
+#[tokio::test]
+async fn a_child_that_is_created_while_its_namespace_opts_out_is_deleted() {
+    let (mut world, queue) = (world(), Queue::new());
+    world.everywhere = world.everywhere.with_opt_out("example.com/children", "none");
+    world.children.list([]);
+    world.everywhere.notify(&queue, &world.writer, is_settled);
+    while queue.try_next().is_some() {}
+    world.ensure("n", &[Wanted("a", "v")], &[]).await.unwrap();
+    let mut labelled = namespace("n", false);
+    labelled.metadata.labels = Some([("example.com/children".to_owned(), "none".to_owned())].into());
+    world.namespaces.put(labelled);
+    assert_eq!(queue.try_next(), Some(Key::new("n")));
+    // What is unwanted is read from the cache.
+    assert_eq!(world.ensure("n", &[], &[]).await.unwrap(), Next::UntilChanged);
+    let mut written = child("n", "a", "v", true);
+    written.metadata.resource_version = Some("9".to_owned());
+    world.children.put(written);
+    assert_eq!(queue.try_next(), Some(Key::new("n")));
+    world.ensure("n", &[], &["a"]).await.unwrap();
+    assert_eq!(world.requests(), ["DELETE a", "POST a"]);
+}
+
 /// Our own writes are most of the changes, and a pass would find nothing to do.
 #[tokio::test]
 async fn a_child_that_is_as_desired_causes_no_pass_and_is_not_awaited() {
