@@ -68,6 +68,23 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
+/// Replaces each character from U+007F on that [`printable`] escapes, in a format with other escapes: `escape` returns
+/// the text in its place.
+#[must_use]
+pub fn escape_hidden(text: &str, escape: impl Fn(char) -> String) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        // An accent needs a letter before it.
+        let is_shown = character < '\u{7f}' || printable(&format!("a{character}")).chars().count() == 2;
+        if is_shown {
+            shown.push(character);
+        } else {
+            shown += &escape(character);
+        }
+    }
+    shown
+}
+
 /// The combining grapheme joiner and the variation selectors, which are combining marks as accents are.
 fn is_invisible_mark(character: char) -> bool {
     matches!(character, '\u{34f}' | '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')

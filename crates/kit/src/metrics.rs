@@ -69,15 +69,13 @@ impl Metrics {
         let gauges = |name: &str, help: &str, labels: &[&str]| {
             register(&registry, name, IntGaugeVec::new(Opts::new(name, help), labels))
         };
-        let duration = HistogramOpts::new(
-            "tidewaiter_reconcile_duration_seconds",
-            "Duration of a reconcile in seconds.",
-        );
-        let duration = duration.buckets(vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0]);
-        let last_success = Opts::new(
-            "tidewaiter_last_success_timestamp_seconds",
-            "Unix time of the controller's last successful reconcile, in seconds.",
-        );
+        let durations = |name: &str, help: &str, labels: &[&str]| {
+            let opts = HistogramOpts::new(name, help).buckets(vec![0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0]);
+            register(&registry, name, HistogramVec::new(opts, labels))
+        };
+        let times = |name: &str, help: &str, labels: &[&str]| {
+            register(&registry, name, GaugeVec::new(Opts::new(name, help), labels))
+        };
         Ok(Self {
             reconciles: counters(
                 "tidewaiter_reconciles_total",
@@ -89,15 +87,15 @@ impl Metrics {
                 "Failed reconciles by controller and class of error.",
                 &["controller", "class"],
             )?,
-            reconcile_duration: register(
-                &registry,
+            reconcile_duration: durations(
                 "tidewaiter_reconcile_duration_seconds",
-                HistogramVec::new(duration, &["controller"]),
+                "Duration of a reconcile in seconds.",
+                &["controller"],
             )?,
-            last_success: register(
-                &registry,
+            last_success: times(
                 "tidewaiter_last_success_timestamp_seconds",
-                GaugeVec::new(last_success, &["controller"]),
+                "Unix time of the controller's last successful reconcile, in seconds.",
+                &["controller"],
             )?,
             watch_errors: counters(
                 "tidewaiter_watch_errors_total",

@@ -40,7 +40,7 @@ use crate::Failure;
 use crate::cli::{ClientCommand, CloudPlace, CredentialArgs};
 
 pub(crate) use apply::confirm;
-pub(crate) use output::{is_table, print, rows, yaml};
+pub(crate) use output::{is_table, json, print, printable_json, printable_yaml, rows, yaml};
 
 use session::Session;
 

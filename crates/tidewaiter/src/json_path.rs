@@ -1,5 +1,6 @@
 //! The templates of `-o jsonpath=`, as those of kubectl: texts and `{PATH}`, `{"TEXT"}`, `{range PATH}` with `{end}`.
-//! A path is that of RFC 9535, with or without its `$`. A path that selects nothing prints nothing.
+//! A path is that of RFC 9535, with or without its `$`. A path that selects nothing prints nothing. `.items` of an array
+//! is the array.
 //!
 //! <https://kubernetes.io/docs/reference/kubectl/jsonpath/>
 
@@ -10,6 +11,8 @@ use jsonpath_rust::JsonPath as _;
 use jsonpath_rust::parser::parse_json_path;
 use serde_json::Value;
 use tidewaiter_api::values::printable;
+
+use crate::cloud::printable_json;
 
 /// A template whose paths are valid.
 #[derive(Clone, Debug)]
@@ -67,7 +70,13 @@ impl Template {
 }
 
 fn text(parts: &[Part], value: &Value) -> Result<String> {
-    let select = |path: &str| value.query(path).map_err(|error| anyhow!("jsonpath: {error}"));
+    let select = |path: &str| {
+        // The objects of kubectl's lists are in `items`; our lists are arrays.
+        let items = path.strip_prefix("$.items").filter(|_| value.is_array());
+        let items = items.filter(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+        let path = items.map_or_else(|| path.to_owned(), |rest| format!("${rest}"));
+        value.query(&path).map_err(|error| anyhow!("jsonpath: {error}"))
+    };
     let mut all = String::new();
     for part in parts {
         match part {
@@ -89,7 +98,7 @@ fn text(parts: &[Part], value: &Value) -> Result<String> {
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => printable(text),
-        value => value.to_string(),
+        value => printable_json(&value.to_string()),
     }
 }
 
@@ -148,13 +157,17 @@ mod tests {
     fn a_template_prints_what_its_paths_select() {
         let list = json!([
             {"name": "a", "id": 1, "labels": {"b}": "x"}, "status": {"type": "RUNNING"}},
-            {"name": "b\u{1b}[2J", "id": 2, "labels": {}},
+            {"name": "b\u{1b}[2J", "id": 2, "labels": {}, "status": {"type": "\u{9b}\u{202e}"}},
         ]);
         for (template, expected) in [
             ("{[*].id}", "1 2"),
             ("{$[0].name}: {[0].status.type}\n", "a: RUNNING\n"),
             ("[*].id", "1 2"),
             ("{[1].name}", "b\\u{1b}[2J"),
+            ("{[1].status}", r#"{"type":"\u009b\u202e"}"#),
+            ("{.items[*].id}", "1 2"),
+            ("{range .items[*]}{.id},{end}", "1,2,"),
+            ("{.items[1].id}{.itemsPerPage}", "2"),
             ("{[0]['labels']['b}']}", "x"),
             ("{[?(@.id==2)].id}", "2"),
             ("{.nothing}", ""),

@@ -31,6 +31,9 @@ const ROLES: [(&str, &[&str], &[&str]); 3] = [
 /// The folder of what the roles share. Not every role publishes each of its Events.
 const SHARED: &str = "crates/kit/src";
 
+/// The heading of the first alert of the agent. All behind it are the agent's.
+const AGENT_ALERTS: &str = "\n## AuthorizedKeysRestored\n";
+
 /// A section of a page.
 struct Section {
     page: String,
@@ -48,7 +51,7 @@ pub fn page(root: &Path) -> Result<String> {
         for name in pages {
             let path = root.join(format!("docs/{name}.md"));
             let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-            sections.extend(Section::all(name, &text));
+            sections.extend(Section::all(name, part(title, &text)));
         }
         section(&mut page, title);
         table(
@@ -58,6 +61,16 @@ pub fn page(root: &Path) -> Result<String> {
         );
     }
     Ok(page)
+}
+
+/// Returns the part of a page that is about the role.
+fn part<'a>(role: &str, text: &'a str) -> &'a str {
+    let (others, agents) = text.split_at(text.find(AGENT_ALERTS).unwrap_or(text.len()));
+    if role == "Agent" && !agents.is_empty() {
+        agents
+    } else {
+        others
+    }
 }
 
 /// Returns the code in these folders.
@@ -207,5 +220,17 @@ mod tests {
     fn an_event_without_a_description_is_an_error() {
         let error = rows_of("Notice::warning(\"Unheard\", \"Write\", note)").unwrap_err();
         assert_eq!(error.to_string(), "no page of the role describes the Event Unheard");
+    }
+
+    #[test]
+    fn the_alerts_of_the_agent_are_only_the_agents() {
+        let text = "# Alerts\n\n## UpgradeStuck\n\n## AuthorizedKeysRestored\n\n## ForeignKeys\n";
+        let headings = |role| {
+            let sections = Section::all("alerts", part(role, text));
+            sections.into_iter().map(|section| section.heading).collect::<Vec<_>>()
+        };
+        assert_eq!(headings("Coordinator"), ["Alerts", "UpgradeStuck"]);
+        assert_eq!(headings("Agent"), ["AuthorizedKeysRestored", "ForeignKeys"]);
+        assert_eq!(part("Agent", "# Agent\n"), "# Agent\n");
     }
 }

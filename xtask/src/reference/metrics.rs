@@ -43,7 +43,7 @@ pub fn page(root: &Path) -> Result<String> {
         let mut metrics = Vec::new();
         for folder in folders {
             for file in files(&root.join(folder))? {
-                metrics.extend(registered(&read(&file)?));
+                metrics.extend(registered(&read(&file)?)?);
             }
         }
         metrics.sort();
@@ -55,21 +55,26 @@ pub fn page(root: &Path) -> Result<String> {
 }
 
 /// Returns the metrics that the code registers: a name, a help with words, and its labels.
-fn registered(source: &str) -> Vec<Metric> {
+fn registered(source: &str) -> Result<Vec<Metric>> {
     let mut found = Vec::new();
     let mut rest = source;
     while let Some(at) = PREFIXES.iter().filter_map(|prefix| rest.find(prefix)).min() {
+        let before = rest[..at].trim_end();
         let Some((name, after)) = literal(&rest[at..]) else {
             break;
         };
         rest = after;
         let help = after.strip_prefix(',').and_then(literal);
         if let Some((help, after)) = help.filter(|(help, _)| help.contains(' ')) {
+            ensure!(
+                !before.ends_with("Opts::new("),
+                "{name}: write its labels behind its help, in a call of a function that takes both"
+            );
             found.push([code(&name), labels(after), cell(&help)]);
             rest = after;
         }
     }
-    found
+    Ok(found)
 }
 
 /// Returns the labels of the code behind a help: `, &["a", "b"]` or `, "a"`.
@@ -117,6 +122,8 @@ mod tests {
             ["`tidewaiter_d_seconds`", "", "Of a call."],
             ["`tidewaiter_e`", "", "Of a group."],
         ];
-        assert_eq!(registered(source), expected);
+        assert_eq!(registered(source).unwrap(), expected);
+        let elsewhere = "let opts = Opts::new(\n\"tidewaiter_f\", \"Of a call.\");";
+        assert!(registered(elsewhere).is_err(), "its labels are not in sight");
     }
 }

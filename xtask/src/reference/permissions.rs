@@ -65,9 +65,12 @@ fn rules(role: &Value) -> impl Iterator<Item = [String; 3]> {
     role["rules"].as_array().into_iter().flatten().map(|rule| {
         let groups: Vec<&str> = texts(&rule["apiGroups"]).collect();
         let resources = groups.into_iter().flat_map(|group| {
-            texts(&rule["resources"]).map(move |resource| match group {
-                "" => resource.to_owned(),
-                group => format!("{resource}.{group}"),
+            texts(&rule["resources"]).map(move |resource| {
+                let (name, below) = resource.split_at(resource.find('/').unwrap_or(resource.len()));
+                match group {
+                    "" => resource.to_owned(),
+                    group => format!("{name}.{group}{below}"),
+                }
             })
         });
         let paths = texts(&rule["nonResourceURLs"]).map(str::to_owned);
@@ -95,7 +98,8 @@ mod tests {
         let subjects = json!([{"kind": "ServiceAccount", "namespace": "n", "name": "a"}]);
         let objects = vec![
             json!({"kind": "Role", "metadata": {"namespace": "n", "name": "r"}, "rules": [
-                {"apiGroups": ["", "apps"], "resources": ["pods"], "resourceNames": ["one"], "verbs": ["get", "list"]},
+                {"apiGroups": ["", "apps"], "resources": ["pods/log"], "resourceNames": ["one"],
+                    "verbs": ["get", "list"]},
             ]}),
             json!({"kind": "RoleBinding", "metadata": {"namespace": "n", "name": "b"}, "subjects": subjects,
                 "roleRef": {"kind": "Role", "name": "r"}}),
@@ -106,7 +110,7 @@ mod tests {
         let page = page(&[Manifest { path, objects }]);
         for row in [
             "\n## n/a\n",
-            "\n| `n` | `pods`, `pods.apps` | `one` | get, list | `deploy/a.yaml` |\n",
+            "\n| `n` | `pods/log`, `pods.apps/log` | `one` | get, list | `deploy/a.yaml` |\n",
             "\n| the cluster | all of the ClusterRole `cluster-admin` |  |  | `deploy/a.yaml` |\n",
         ] {
             assert!(page.contains(row), "{row} in {page}");

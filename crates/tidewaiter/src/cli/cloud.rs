@@ -285,7 +285,7 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) limit: u32,
 
-    /// Lists only changes older than the one with this id
+    /// Lists only changes older than the one with this id (-o wide shows it)
     #[arg(long, value_name = "ID")]
     pub(crate) before: Option<u32>,
 

@@ -27,14 +27,14 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// The names that can be the word after these, the first of which is the program; None if the shell knows them.
+    /// The names that can be the word after these, the first of which is the program; None if the shell knows them. A
+    /// flag and its value are two words.
     pub(crate) fn of(words: &[String]) -> Option<Self> {
         let root = Cli::command();
         let (mut command, mut path) = (&root, Vec::new());
         let (mut flags, mut positionals) = (HashMap::new(), Vec::new());
         let mut flag: Option<&Arg> = None;
-        // The shell splits `--flag=value` into three words.
-        for word in words.iter().skip(1).filter(|word| *word != "=") {
+        for word in words.iter().skip(1) {
             if let Some(open) = flag.take() {
                 flags.insert(open.get_long().unwrap_or_default().to_owned(), word.clone());
             } else if let Some(long) = word.strip_prefix("--") {
@@ -125,7 +125,6 @@ mod tests {
             ("tidewaiter cloud get team developers", None),
             ("tidewaiter cloud get nothing", None),
             ("tidewaiter cloud get --cluster", Some(Object(Kind::Cluster))),
-            ("tidewaiter cloud get --cluster =", Some(Object(Kind::Cluster))),
             ("tidewaiter cloud attach", Some(Object(Kind::Cluster))),
             ("tidewaiter cloud set-role", Some(Object(Kind::User))),
             (
@@ -146,7 +145,7 @@ mod tests {
             let found = Completion::of(&words).map(|completion| completion.what);
             assert_eq!(found, expected, "{line}");
         }
-        let words = "tidewaiter cloud get node --cluster staging --node-pool = workers".split(' ');
+        let words = "tidewaiter cloud get node --cluster staging --node-pool workers".split(' ');
         let words: Vec<String> = words.map(str::to_owned).collect();
         let place = Completion::of(&words).unwrap().place();
         let given = (place.cluster.as_deref(), place.node_pool.as_deref());

@@ -39,7 +39,8 @@ pub(crate) struct UpgradePlanArgs {
     )]
     pub(crate) name: Option<String>,
 
-    /// A file with an upgrade that is not created yet: a `ClusterUpgrade`, or a file for `tidewaiter cloud create upgrade`
+    /// A file with an upgrade that is not created yet, or - for the standard input: a `ClusterUpgrade`, or a file for
+    /// `tidewaiter cloud create upgrade`
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: Option<PathBuf>,
 

@@ -60,7 +60,7 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
         bail!("there is no terminal to confirm on: add --yes");
     }
     let mut out = io::stderr();
-    let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
+    let asked = write!(out, "{} [y/N] ", printable(question)).and_then(|()| out.flush());
     asked.context("asking")?;
     let mut answer = String::new();
     let typed = io::stdin().read_line(&mut answer).context("the answer")?;

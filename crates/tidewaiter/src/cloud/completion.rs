@@ -4,12 +4,14 @@
 //! anyone who may name an object could otherwise write commands there.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::role::kube_contexts;
 use tidewaiter_kit::settings::environment;
+use tokio::time::timeout;
 
 use super::contexts::Contexts;
 use super::output::print;
@@ -19,15 +21,24 @@ use crate::cli::{Completed, Completion};
 /// The variable with the context.
 const CONTEXT: &str = "TIDEWAITER_CLOUD_CONTEXT";
 
-/// Prints the names that begin as the last word, one a line.
+/// The shell waits for the names: a server that does not answer completes nothing.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// Prints the names that begin as the last word, or as the value in a last word `--flag=value`, one a line.
 pub(super) async fn complete(words: &[String]) -> Result<()> {
+    let parts = words.iter().flat_map(|word| match word.split_once('=') {
+        Some((flag, value)) if flag.starts_with("--") => [Some(flag), Some(value)],
+        _ => [Some(word.as_str()), None],
+    });
+    let words: Vec<String> = parts.flatten().map(str::to_owned).collect();
     let Some((last, before)) = words.split_last() else {
         return Ok(());
     };
     let Some(completion) = Completion::of(before).filter(|_| !last.starts_with('-')) else {
         return Ok(());
     };
-    let mut names = names(&completion).await.unwrap_or_default();
+    let found = timeout(MAX_WAIT, names(&completion)).await;
+    let mut names = found.ok().and_then(Result::ok).unwrap_or_default();
     names.retain(|name| is_plain(name) && name.starts_with(last.as_str()));
     names.sort_unstable();
     names.dedup();
@@ -65,6 +76,6 @@ fn word(kind: Kind, object: &Value) -> &str {
 }
 
 fn is_plain(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@/+-".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@:/+-".contains(c);
     !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain)
 }

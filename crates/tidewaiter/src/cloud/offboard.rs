@@ -119,7 +119,7 @@ impl Leaver {
             let _ = writeln!(
                 shown,
                 "- User {email} in {name} ({}), with password, logins and tokens",
-                text(user, "role")
+                printable(text(user, "role"))
             );
             keys.extend(list(user, "ssh_keys").map(|key| (text(key, "name"), text(key, "fingerprint"))));
             for team in &membership.teams {
@@ -130,11 +130,11 @@ impl Leaver {
                 );
             }
             for binding in &membership.bindings {
-                let _ = writeln!(shown, "- RoleBinding {} in {name}", text(binding, "id"));
+                let _ = writeln!(shown, "- RoleBinding {} in {name}", printable(text(binding, "id")));
             }
         }
         for (name, fingerprint) in keys {
-            let _ = writeln!(shown, "- SshKey {} {fingerprint}", printable(name));
+            let _ = writeln!(shown, "- SshKey {}", printable(&format!("{name} {fingerprint}")));
         }
         shown
     }
@@ -286,4 +286,30 @@ fn refusal_of(error: &anyhow::Error) -> Option<String> {
 
 fn list<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     object.get(field).and_then(Value::as_array).into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_preview_has_nothing_that_a_terminal_would_obey() {
+        let hidden = "a\u{202e}b";
+        let key = json!({"name": hidden, "fingerprint": hidden});
+        let membership = Membership {
+            organization: Path::new(["organizations"]),
+            name: hidden.to_owned(),
+            user: json!({"email": hidden, "role": hidden, "ssh_keys": [key]}),
+            teams: vec![json!({"name": hidden})],
+            bindings: vec![json!({"id": hidden})],
+            clusters: Vec::new(),
+        };
+        let leaver = Leaver {
+            id: hidden.to_owned(),
+            is_operator: false,
+            memberships: vec![membership],
+        };
+        let shown = leaver.shown();
+        assert!(!shown.contains('\u{202e}') && shown.lines().count() == 4, "{shown:?}");
+    }
 }

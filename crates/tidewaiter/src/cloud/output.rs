@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result};
 use comfy_table::ContentArrangement;
 use comfy_table::presets::NOTHING;
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
-use tidewaiter_api::values::printable;
+use tidewaiter_api::values::{escape_hidden, printable};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::SystemClock;
 
@@ -76,17 +77,44 @@ pub(super) fn object(format: &CloudFormat, kind: Kind, found: &Value) -> Result<
 /// Prints anything as JSON or YAML, or what a template selects of it.
 pub(super) fn value(format: &CloudFormat, value: &Value) -> Result<()> {
     let text = match format {
-        CloudFormat::Json => serde_json::to_string_pretty(value).context("the output as JSON")? + "\n",
+        CloudFormat::Json => json(value)?,
         CloudFormat::JsonPath(template) => template.text(value)?,
-        _ => yaml(value)?,
+        _ => printable_yaml(value)?,
     };
     print(&text)
 }
 
+/// Returns the value as JSON with a trailing line feed.
+pub(crate) fn json(value: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(value).context("the output as JSON")?;
+    Ok(printable_json(&text) + "\n")
+}
+
+/// Escapes what must not reach a terminal. The result is the same JSON.
+pub(crate) fn printable_json(json: &str) -> String {
+    escape_hidden(json, |character| {
+        let mut units = [0; 2];
+        let units = character.encode_utf16(&mut units).iter();
+        units.map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat()
+    })
+}
+
 /// Returns the value as YAML with a trailing line feed.
-pub(crate) fn yaml(value: &Value) -> Result<String> {
+pub(crate) fn yaml(value: &impl Serialize) -> Result<String> {
     let text = tidewaiter_kit::yaml::to_string(value).context("the output as YAML")?;
     Ok(if text.ends_with('\n') { text } else { text + "\n" })
+}
+
+/// Returns the value as YAML without what must not reach a terminal: then as JSON, which is YAML, because only in
+/// double quotes escapes are read.
+pub(crate) fn printable_yaml(value: &impl Serialize) -> Result<String> {
+    let escape = |text: &str| escape_hidden(text, |character| format!("\\U{:08x}", u32::from(character)));
+    let text = yaml(value)?;
+    if escape(&text) == text {
+        return Ok(text);
+    }
+    let text = serde_json::to_string_pretty(value).context("the output as YAML")?;
+    Ok(escape(&text) + "\n")
 }
 
 /// Returns true for a table.
@@ -175,13 +203,34 @@ pub(super) fn without_secrets(value: &mut Value) {
     }
 }
 
-/// Prints a note to standard error.
+/// Prints a note to standard error, in one line.
 pub(super) fn note(text: &str) {
     // Nobody misses it where standard error is closed.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable(text));
 }
 
 /// Writes to standard output; a closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<()> {
     crate::printed(anstream::stdout().write_all(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped_and_the_value_stays() {
+        let value = json!({"na\u{202e}me": "\u{9b}31m: \"a\"", "flag": "\u{1f3f4}\u{e0067}", "accent": "u\u{308}"});
+        let (in_json, in_yaml) = (json(&value).unwrap(), printable_yaml(&value).unwrap());
+        assert_eq!(serde_json::from_str::<Value>(&in_json).unwrap(), value);
+        assert_eq!(tidewaiter_kit::yaml::document(&in_yaml).unwrap(), value);
+        for text in [in_json, in_yaml] {
+            assert!(!text.contains(['\u{9b}', '\u{202e}', '\u{e0067}']), "{text:?}");
+            assert!(text.contains("u\u{308}") && text.contains('\u{1f3f4}'), "{text:?}");
+        }
+        let plain = json!({"accent": "u\u{308}"});
+        assert_eq!(printable_yaml(&plain).unwrap(), "accent: u\u{308}\n");
+    }
 }

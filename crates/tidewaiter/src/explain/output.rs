@@ -2,14 +2,14 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use comfy_table::ContentArrangement;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
 use tidewaiter_api::values::printable;
-use tidewaiter_kit::yaml;
 
 use crate::cli::OutputFormat;
+use crate::cloud::{json, printable_yaml};
 use crate::printed;
 
 /// The widest line on a terminal: what is longer is wrapped in its column.
@@ -62,8 +62,8 @@ impl Table {
 pub(crate) fn print<T: Serialize>(format: OutputFormat, answer: &T, tables: impl FnOnce() -> Vec<Table>) -> Result<()> {
     let text = match format {
         OutputFormat::Table => tables().iter().map(Table::text).collect::<Vec<_>>().join("\n"),
-        OutputFormat::Json => serde_json::to_string_pretty(answer).context("the output as JSON")? + "\n",
-        OutputFormat::Yaml => yaml::to_string(answer).context("the output as YAML")?,
+        OutputFormat::Json => json(answer)?,
+        OutputFormat::Yaml => printable_yaml(answer)?,
     };
     printed(io::stdout().write_all(text.as_bytes()))
 }

@@ -11,7 +11,7 @@ use tidewaiter_api::values::printable;
 use tidewaiter_coordinator::controllers::{Difference, ObjectChange, Operation, PluginDiff};
 
 use super::choose::title;
-use crate::cloud::yaml;
+use crate::cloud::{self, yaml};
 
 /// Unchanged lines around those that differ in a text.
 const CONTEXT_LINES: usize = 2;
@@ -20,7 +20,7 @@ const CONTEXT_LINES: usize = 2;
 pub(super) fn shown_as_json(diff: &PluginDiff, secrets: bool) -> Result<String> {
     let mut value = serde_json::to_value(visible(diff, secrets)).context("the diff as JSON")?;
     value["digest"] = json!(diff.digest());
-    Ok(serde_json::to_string_pretty(&value).context("the diff as JSON")? + "\n")
+    cloud::json(&value)
 }
 
 /// The diff line by line, with its digest at the end.

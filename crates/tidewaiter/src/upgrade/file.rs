@@ -13,14 +13,14 @@ use crate::text_file;
 
 /// Reads the upgrade. That of a document is named as its file.
 pub(super) fn read(path: &Path) -> Result<ClusterUpgrade> {
-    let shown = path.display();
-    let text = text_file::read(path).with_context(|| format!("reading {shown}"))?;
-    let mut documents = yaml::documents(&text).with_context(|| shown.to_string())?;
+    let shown = text_file::origin(path);
+    let text = text_file::read_named(path).with_context(|| format!("reading {shown}"))?;
+    let mut documents = yaml::documents(&text).with_context(|| shown.clone())?;
     let (Some(document), true) = (documents.pop(), documents.is_empty()) else {
         bail!("{shown} must contain exactly one document");
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    upgrade(document, &name).with_context(|| shown.to_string())
+    upgrade(document, &name).context(shown)
 }
 
 fn upgrade(document: Value, name: &str) -> Result<ClusterUpgrade> {

@@ -49,4 +49,6 @@ async fn a_run_without_plugins_says_how_an_earlier_permission_ends() {
         assert_eq!(ran.err.contains(binding), is_named, "{cluster} {flags:?}: {}", ran.err);
         ran.well();
     }
+    let ran = person.run_open(&attach("a\u{202e}b", &[]), &[]).await;
+    assert!(ran.err.contains("created the cluster a\\u{202e}b ("), "{}", ran.err);
 }

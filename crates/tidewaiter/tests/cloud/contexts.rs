@@ -247,7 +247,7 @@ async fn a_token_does_not_go_in_plain_text_to_another_host() {
 }
 
 /// The context has this server from now on.
-fn moved(person: &Person, url: &str) {
+pub fn moved(person: &Person, url: &str) {
     let text = fs::read_to_string(person.contexts()).unwrap();
     let path = person.contexts();
     person.file(
@@ -289,6 +289,15 @@ async fn a_kubeconfig_that_does_not_exist_names_the_remedy() {
     );
     let ran = person.run(&plan).await;
     ran.refused(1, &["no cluster to work in: use --kubeconfig FILE or KUBECONFIG"]);
+}
+
+#[tokio::test]
+async fn an_upgrade_of_the_standard_input_is_read_before_the_cluster() {
+    let person = Person::new().await;
+    let ran = person
+        .run_fed(&["upgrade", "plan", "-f", "-"], "a: 1\n---\nb: 2\n")
+        .await;
+    ran.refused(1, &["the standard input must contain exactly one document"]);
 }
 
 #[tokio::test]

@@ -158,4 +158,10 @@ async fn the_question_names_the_key_and_says_if_it_is_the_last() {
     person.cloud.put(&of_cluster("api-keys"), keys.to_vec());
     let shown = asked().await;
     assert!(shown.contains(&format!("Delete ApiKey {ALICE}? [y/N]")), "{shown}");
+    person
+        .cloud
+        .put(&of_cluster("api-keys"), vec![json!({"id": "a\u{202e}b"})]);
+    let key = shell(&person, &["cloud", "api-keys", "delete", "a\u{202e}b"]);
+    let shown = answered(key, &[("? [y/N]", "n\r")], 1).await;
+    assert!(shown.contains("Delete ApiKey a\\u{202e}b"), "{shown}");
 }
