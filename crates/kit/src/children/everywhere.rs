@@ -131,20 +131,23 @@ impl<C: Cacheable> Everywhere<C> {
                 }
             }));
         let (writer, namespaces) = (Arc::clone(writer), self.namespaces.clone());
-        self.children
-            .notify(queue.trigger(move |queue, change: &Change<'_, C>| {
-                let meta = change.object().meta();
-                let namespace = meta.namespace.as_deref().map(Key::new);
-                let found = namespace.as_ref().and_then(|namespace| namespaces.get(namespace));
-                let opted_out = found.is_some_and(|found| has(&found, opt_out));
-                let as_desired = !opted_out && change.after.is_some_and(&settled);
-                if as_desired && !writer.awaits::<C>(&Key::of_meta(meta), Some(meta)) {
-                    return;
-                }
-                if let Some(namespace) = namespace {
-                    queue.push(namespace);
-                }
-            }).changes_only());
+        self.children.notify(
+            queue
+                .trigger(move |queue, change: &Change<'_, C>| {
+                    let meta = change.object().meta();
+                    let namespace = meta.namespace.as_deref().map(Key::new);
+                    let found = namespace.as_ref().and_then(|namespace| namespaces.get(namespace));
+                    let opted_out = found.is_some_and(|found| has(&found, opt_out));
+                    let as_desired = !opted_out && change.after.is_some_and(&settled);
+                    if as_desired && !writer.awaits::<C>(&Key::of_meta(meta), Some(meta)) {
+                        return;
+                    }
+                    if let Some(namespace) = namespace {
+                        queue.push(namespace);
+                    }
+                })
+                .changes_only(),
+        );
     }
 
     /// Makes the children in the namespace of this pass as `desired`, and deletes `unwanted` ones. Does nothing in a
