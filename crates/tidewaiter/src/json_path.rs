@@ -1,6 +1,6 @@
 //! The templates of `-o jsonpath=`, as those of kubectl: texts and `{PATH}`, `{"TEXT"}`, `{range PATH}` with `{end}`.
-//! A path is that of RFC 9535, with or without its `$`. A path that selects nothing prints nothing. `.items` of an array
-//! is the array.
+//! A path is that of RFC 9535, with or without its `$`. A path that selects nothing prints nothing. `.items` of an
+//! array is the array.
 //!
 //! <https://kubernetes.io/docs/reference/kubectl/jsonpath/>
 

@@ -17,5 +17,5 @@ model! {
     optional avatar_url: Option<HttpUrl>,
     /// An admin sets it: from this second on, no login and no token is accepted. If absent, it does not end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    optional expires_at: Option<EndTime> as Option<schema::EndTime>,
+    nullable expires_at: Option<EndTime> as Option<schema::EndTime>,
 }

@@ -66,7 +66,7 @@ model! {
     optional namespace: Option<Namespace>,
     /// From this second on, the binding gives nothing. If absent, the binding does not end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    optional expires_at: Option<EndTime> as Option<schema::EndTime>,
+    nullable expires_at: Option<EndTime> as Option<schema::EndTime>,
 }
 
 model! {

@@ -17,7 +17,7 @@ model! {
     /// From this second on, the user cannot log in, and no token or SSH key of the user is accepted. If absent, the
     /// access does not end. Owners and operators have none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    optional expires_at: Option<EndTime> as Option<schema::EndTime>,
+    nullable expires_at: Option<EndTime> as Option<schema::EndTime>,
 }
 
 model! {
@@ -37,7 +37,7 @@ model! {
     required key: SshPublicKey,
     /// From this second on, the key opens no node. If absent, the key does not end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    optional expires_at: Option<EndTime> as Option<schema::EndTime>,
+    nullable expires_at: Option<EndTime> as Option<schema::EndTime>,
 }
 
 /// An SSH key.

@@ -58,6 +58,7 @@ fn people_are_refused_for_these_reasons() {
         user | /added_at | "2019-02-30T12:00:00Z" | added_at | RFC 3339
         user | /added_at | "2019-03-01T12:00:00Z[UTC]" | added_at | RFC 3339
         user | /expires_at | "tomorrow" | expires_at | whole seconds of UTC, for example 2027-01-31T18:00:00Z
+        user | /expires_at | "" | expires_at | whole seconds of UTC
         user | /ssh_keys/0/expires_at | "2027-01-31T18:00:00.5Z" | ssh_keys[0].expires_at | whole seconds
         role binding | /expires_at | "2027-01-31T19:00:00+01:00" | expires_at | UTC
         user | /ssh_keys/0/key | "-----BEGIN OPENSSH PRIVATE KEY-----hunter2" | ssh_keys[0].key | .pub

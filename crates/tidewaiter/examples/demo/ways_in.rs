@@ -1,5 +1,5 @@
-//! What a viewer needs to look around while everything runs: a file for the shell, and commands to try. And the story in
-//! short.
+//! What a viewer needs to look around while everything runs: a file for the shell, and commands to try. And the story
+//! in short.
 
 use std::path::Path;
 

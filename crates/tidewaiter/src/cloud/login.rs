@@ -14,7 +14,7 @@ use url::Url;
 
 use super::contexts::{Contexts, Login};
 use super::output::{is_table, print, rows, value};
-use super::session::{Session, is_called, is_over, settings, text, with_remedy};
+use super::session::{Session, if_found, is_called, is_over, settings, text, with_remedy};
 use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
 use crate::password::{self, Variable};
 
@@ -143,7 +143,7 @@ pub(super) async fn logout(args: &LogoutArgs) -> Result<()> {
     };
     let revoke = Request::new(Method::DELETE, Path::new(["account", "tokens", "current"]));
     let revoked = match Session::open(place) {
-        Ok(session) => session.send(&revoke).await.map(drop),
+        Ok(session) => if_found(session.send(&revoke).await).map(drop),
         // There is no token.
         Err(_) => Ok(()),
     };
@@ -151,13 +151,13 @@ pub(super) async fn logout(args: &LogoutArgs) -> Result<()> {
     let (name, login) = contexts.find_mut(args.context.as_deref())?;
     login.token = None;
     contexts.save()?;
-    let note = match revoked {
+    print(&format!("logged out of {name}\n"))?;
+    match revoked {
         Err(error) if !is_over(&error) => {
-            format!("; the server did not revoke the token, which stays valid until it expires: {error}")
+            Err(error.context("the server did not revoke the token, which stays valid until it expires"))
         }
-        _ => String::new(),
-    };
-    print(&format!("logged out of {name}{note}\n"))
+        _ => Ok(()),
+    }
 }
 
 /// Shows the logged-in user.

@@ -21,6 +21,10 @@ use super::output::print;
 use super::session::{Session, if_found, request, text};
 use crate::cli::OffboardArgs;
 
+/// The cloud tells nobody which organization is the home of a person.
+const HOME: &str = "SSH keys, password, logins and tokens go if the person's home is one of these organizations, and \
+                    you may remove the person there. Otherwise the account stays: ask an admin of the home.\n";
+
 /// The person to remove.
 struct Leaver {
     id: String,
@@ -116,11 +120,7 @@ impl Leaver {
         for membership in &self.memberships {
             let (user, name) = (&membership.user, printable(&membership.name));
             let email = printable(text(user, "email"));
-            let _ = writeln!(
-                shown,
-                "- User {email} in {name} ({}), with password, logins and tokens",
-                printable(text(user, "role"))
-            );
+            let _ = writeln!(shown, "- User {email} in {name} ({})", printable(text(user, "role")));
             keys.extend(list(user, "ssh_keys").map(|key| (text(key, "name"), text(key, "fingerprint"))));
             for team in &membership.teams {
                 let _ = writeln!(
@@ -136,7 +136,7 @@ impl Leaver {
         for (name, fingerprint) in keys {
             let _ = writeln!(shown, "- SshKey {}", printable(&format!("{name} {fingerprint}")));
         }
-        shown
+        shown + HOME
     }
 
     /// Removes the person. Returns the memberships that stay, and why.
@@ -310,6 +310,6 @@ mod tests {
             memberships: vec![membership],
         };
         let shown = leaver.shown();
-        assert!(!shown.contains('\u{202e}') && shown.lines().count() == 4, "{shown:?}");
+        assert!(!shown.contains('\u{202e}') && shown.lines().count() == 5, "{shown:?}");
     }
 }

@@ -64,6 +64,7 @@ async fn missing_version(session: &Session, step: &Step) -> Result<Option<String
         Some(_) => return Ok(None),
     };
     Ok(Some(format!(
-        "the version {version} is {reason}: tidewaiter cloud catalogue list shows those that can be used"
+        "the version {version} is {reason}: tidewaiter cloud catalogue list shows those that can be used, and an operator \
+         adds more (tidewaiter cloud catalogue add)"
     )))
 }

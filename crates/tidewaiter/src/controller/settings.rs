@@ -35,8 +35,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) foreign_labels: ForeignLabels,
     /// The handling of a Node that is refused for forgery.
     pub(crate) on_forgery: OnForgery,
-    /// The handling of a Node whose instance is in another group than the one for which it was verified. `follow` is not
-    /// possible with `labelSource: tags`.
+    /// The handling of a Node whose instance is in another group than the one for which it was verified. `follow` is
+    /// not possible with `labelSource: tags`.
     pub(crate) on_group_change: OnGroupChange,
     /// The maximum age of the cloud's answer about an instance.
     #[serde(deserialize_with = "whole_seconds")]

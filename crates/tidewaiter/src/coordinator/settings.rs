@@ -58,8 +58,8 @@ pub(super) struct CoordinatorSettings {
     plugin_sync: PluginSync,
     /// The handling of an object of a plugin that somebody changed or deleted.
     plugin_drift: PluginDrift,
-    /// The plugins that need a person's approval for each version: `automatic` (none), `manual` (all), or a mapping from
-    /// plugins to these.
+    /// The plugins that need a person's approval for each version: `automatic` (none), `manual` (all), or a mapping
+    /// from plugins to these.
     plugin_approval: PluginApproval,
     /// The kinds that plugins may not have: `KIND.GROUP`, or `KIND` of any group.
     plugin_deny: Vec<String>,

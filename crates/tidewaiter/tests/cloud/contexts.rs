@@ -91,6 +91,18 @@ async fn who_is_not_logged_in_is_told_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_logout_fails_if_the_server_does_not_revoke_the_token() {
+    let person = Person::logged_in().await;
+    person
+        .cloud
+        .refuse("DELETE /v3/account/tokens/current", StatusCode::CONFLICT);
+    let ran = person.run(&["cloud", "logout"]).await;
+    assert_eq!(ran.out, "logged out of test\n");
+    ran.refused(1, &["did not revoke the token"]);
+    assert!(!fs::read_to_string(person.contexts()).unwrap().contains(TOKEN));
+}
+
+#[tokio::test]
 async fn a_login_takes_server_and_address_from_the_context() {
     let person = Person::new().await;
     let login = ["cloud", "login"];
