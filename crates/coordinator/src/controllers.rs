@@ -143,7 +143,7 @@ pub type MirroredAccess = (Mirrored<AuthorizationRole>, Mirrored<AuthorizationRo
 /// cluster decide.
 ///
 /// # Errors
-/// When a metric's name is taken.
+/// A metric's name is taken.
 pub fn control_access(
     settings: RbacSettings,
     mirrored: Option<MirroredAccess>,
@@ -159,7 +159,7 @@ pub fn control_access(
 /// cluster decide.
 ///
 /// # Errors
-/// When a metric's name is taken.
+/// A metric's name is taken.
 pub fn label_nodes(node_pools: NodePoolSource, role: &mut Role<'_>) -> Result<(), MetricsError> {
     let nodes = cache_nodes(&role.clients.for_controller("caches", DEFAULT_IN_FLIGHT), role);
     let held = Held::nodes(role.context.kit.clock.clone());

@@ -212,7 +212,7 @@ impl Writer {
         Err(if ours(&found) { error } else { error.of_foreign() })
     }
 
-    /// Deletes the object of the uid and version of `seen`. Returns false if there is none.
+    /// Deletes the object of the uid and version of `seen`. Returns false if it does not exist.
     ///
     /// # Errors
     /// [`WriteError::is_conflict`] when it is another or of another version by now.

@@ -77,7 +77,7 @@ pub(crate) fn main(command: &ClientCommand) -> Result<ExitCode, Failure> {
 /// The version of the server of a context.
 ///
 /// # Errors
-/// When the user is not logged in there, or the server does not answer.
+/// The user is not logged in there, or the server does not answer.
 pub(crate) async fn server_version(context: Option<&str>) -> Result<String> {
     let place = CloudPlace {
         context: context.map(str::to_owned),

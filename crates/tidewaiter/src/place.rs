@@ -35,7 +35,7 @@ pub(crate) fn config(place: &Place) -> Result<Option<ControllerConfig>> {
 /// The API server of the context, or without one of the current context.
 ///
 /// # Errors
-/// When there is no such context, or its cluster cannot be used.
+/// The context does not exist, or its cluster cannot be used.
 pub(crate) async fn api_server(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ClusterError> {
     match context {
         Some(context) => kube_config_in(kubeconfig, context).await,

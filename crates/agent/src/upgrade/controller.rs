@@ -102,7 +102,7 @@ struct PendingOffer {
 /// Starts it, and returns the part about upgrades of the node's report.
 ///
 /// # Errors
-/// When a metric's name is taken.
+/// A metric's name is taken.
 pub(crate) fn start(
     (access, relay): (HostAccess, Relay),
     sync: Cache<CloudSync>,

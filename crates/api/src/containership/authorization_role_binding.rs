@@ -73,7 +73,7 @@ pub struct AuthorizationRoleBindingSpec {
     #[serde(default)]
     #[schemars(regex(pattern = NAMESPACE_OR_EMPTY))]
     pub namespace: String,
-    /// The time from which on the binding gives nothing any more, `2027-01-31T18:00:00Z`; absent if there is none.
+    /// The time from which on the binding gives nothing any more, `2027-01-31T18:00:00Z`; absent if it has no end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(regex(pattern = EndTime::FIELD_PATTERN))]
     pub expires_at: String,

@@ -44,7 +44,7 @@ pub struct UserSpec {
     /// When the user was added to the organization, as the cloud writes it.
     #[serde(default)]
     pub added_at: String,
-    /// The time from which on no key of the user counts any more, `2027-01-31T18:00:00Z`; absent if there is none.
+    /// The time from which on no key of the user counts any more, `2027-01-31T18:00:00Z`; absent if it has no end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(regex(pattern = EndTime::FIELD_PATTERN))]
     pub expires_at: String,
@@ -65,7 +65,7 @@ pub struct SshKey {
     /// The fingerprint of the key, as the cloud writes it.
     #[serde(default)]
     pub fingerprint: String,
-    /// The time from which on the key does not count any more, `2027-01-31T18:00:00Z`; absent if there is none.
+    /// The time from which on the key does not count any more, `2027-01-31T18:00:00Z`; absent if it has no end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(regex(pattern = EndTime::FIELD_PATTERN))]
     pub expires_at: String,

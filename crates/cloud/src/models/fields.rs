@@ -2,6 +2,7 @@
 //! what is allowed.
 
 mod definition;
+mod suggestions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -173,20 +174,13 @@ impl<'a> Fields<'a> {
         let at = self.find(key);
         // The error of the type is the most specific one, but it does not distinguish a missing value from an empty
         // one.
-        T::read(&at).map_err(|error| match (at.value, self.misspelt(key)) {
-            (Value::Null, Some(typed)) => {
-                self.invalid(typed, format!("is not known; the nearest known field is {key}"))
-            }
-            (Value::Null, None) => at.invalid(format!("is missing: {}", error.reason.replacen("is null, ", "", 1))),
+        T::read(&at).map_err(|error| match at.value {
+            Value::Null => self.misspelt(key).unwrap_or_else(|| {
+                let rule = error.reason.replacen("is null, ", "", 1);
+                at.invalid(format!("is missing: {rule}"))
+            }),
             _ => error,
         })
-    }
-
-    /// The field that is probably meant to be `key`.
-    fn misspelt(&self, key: &str) -> Option<&'a String> {
-        let unread = self.map.keys().filter(|typed| !self.known.contains(&typed.as_str()));
-        let mut unread = unread.filter(|typed| typed.len() <= key.len() + 2 && self.object.is_input());
-        unread.find(|typed| strsim::damerau_levenshtein(typed, key) <= 2.min(key.len() / 2))
     }
 
     /// A field that may be missing or `null`.
@@ -308,13 +302,6 @@ impl<'a> Fields<'a> {
             }
             _ => Ok(()),
         }
-    }
-
-    fn nearest(&self, key: &str) -> String {
-        let key: String = key.chars().take(64).collect();
-        let known = self.known.iter();
-        let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(known, &key));
-        nearest.map_or_else(String::new, |known| format!("; the nearest known field is {known}"))
     }
 }
 

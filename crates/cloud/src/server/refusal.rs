@@ -75,7 +75,7 @@ impl Refusal {
         Self::field(parameter, reason).with_status(StatusCode::BAD_REQUEST)
     }
 
-    /// The same rejection with `status`.
+    /// This rejection with the status `status`.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }

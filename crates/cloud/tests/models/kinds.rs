@@ -74,7 +74,7 @@ fn kind<T: Model + Debug + PartialEq + Serialize + ToSchema>(name: &'static str,
     }
 }
 
-/// As the server answers those who may see its credentials.
+/// The response of the server to a caller who may see the credentials.
 fn revealed(registry: &Registry) -> Value {
     with(
         value(registry),
@@ -82,7 +82,7 @@ fn revealed(registry: &Registry) -> Value {
     )
 }
 
-/// As a client sends it.
+/// The request of a client.
 fn sent(login: &Login) -> Value {
     json!({"email": login.email, "password": login.password.expose()})
 }

@@ -17,7 +17,7 @@ on_both!(
     an_admin_of_the_home_ends_the_access_of_a_member_of_two_organizations,
 );
 
-/// An end so many seconds from now.
+/// The end that is this number of seconds from now.
 fn end_in(seconds: i64) -> Timestamp {
     let end = SystemClock.now() + SignedDuration::from_secs(seconds);
     Timestamp::from_second(end.as_second()).unwrap()

@@ -78,7 +78,7 @@ struct Basis {
 /// Starts it.
 ///
 /// # Errors
-/// When a metric's name is taken.
+/// A metric's name is taken.
 pub(super) fn start(parts: NodeLabelParts, context: &ControllerContext, tasks: &mut Tasks) -> Result<(), MetricsError> {
     let kit = &context.kit;
     let queue = Queue::new();

@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Starts the controller of plugins, which the mirror has.
 ///
 /// # Errors
-/// When a metric's name is taken.
+/// A metric's name is taken.
 pub fn start(
     settings: PluginSettings,
     cloud: &Cloud,

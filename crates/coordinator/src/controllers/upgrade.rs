@@ -96,7 +96,7 @@ struct UpgradeController {
 /// time; so does a change of a node.
 ///
 /// # Errors
-/// When a metric's name is taken.
+/// A metric's name is taken.
 pub fn start(role: &mut Role<'_>) -> Result<(), MetricsError> {
     let reader = role.clients.for_controller("caches", DEFAULT_IN_FLIGHT);
     let (context, clients, tasks) = (&role.context, &role.clients, &mut *role.tasks);

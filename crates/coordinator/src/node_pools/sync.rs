@@ -107,7 +107,7 @@ struct SyncMetrics {
 /// Starts the loop. `nodes` are the Nodes of the cluster, whose labels the brake counts. `held` shows what is held.
 ///
 /// # Errors
-/// When a metric's name is taken.
+/// A metric's name is taken.
 pub(crate) fn start(
     CloudNodes { cloud, asked }: CloudNodes,
     setting: NodePools,

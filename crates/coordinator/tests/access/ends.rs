@@ -18,7 +18,7 @@ const ENDING: usize = 13;
 
 const PODS: (&str, &str, &str) = ("get", "pods", "");
 
-/// An end so many seconds from now.
+/// The end that is this number of seconds from now.
 fn end_in(seconds: i64) -> Timestamp {
     let end = SystemClock.now() + SignedDuration::from_secs(seconds);
     Timestamp::from_second(end.as_second()).unwrap()

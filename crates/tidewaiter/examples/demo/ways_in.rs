@@ -1,5 +1,4 @@
-//! What a viewer needs to look around while everything runs: a file for the shell, and commands to try. And the story
-//! in short.
+//! The files and commands for a viewer who looks around while everything runs, and the story in short.
 
 use std::path::Path;
 

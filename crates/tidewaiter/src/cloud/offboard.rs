@@ -110,7 +110,7 @@ impl Leaver {
         }))
     }
 
-    /// What goes, as lines.
+    /// The objects that go, as lines.
     fn shown(&self) -> String {
         let mut shown = String::new();
         if self.is_operator {

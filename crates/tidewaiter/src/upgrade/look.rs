@@ -56,7 +56,7 @@ impl fmt::Display for NotFound {
 
 impl Error for NotFound {}
 
-/// Reads the upgrade of this name. Fails with [`NotFound`] if there is none.
+/// Reads the upgrade of this name. Fails with [`NotFound`] if it does not exist.
 pub(super) async fn look_at_upgrade(client: &Client, name: &str) -> Result<SeenUpgrade> {
     let objects = list(client).await?;
     let upgrades: Vec<Upgrade> = objects.iter().map(form::read).collect();

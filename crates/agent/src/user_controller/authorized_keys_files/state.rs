@@ -34,7 +34,7 @@ pub(super) struct State {
     /// The users that may log in. Before the first list of the Users, these are the users in the file, if the agent
     /// wrote it.
     pub(super) accepted: Option<Arc<Logins>>,
-    /// Those of them whose keys have not ended.
+    /// The logins whose keys have not ended.
     unended: Arc<Logins>,
     /// The next end of a key.
     next_end: Option<EndTime>,

@@ -168,7 +168,7 @@ impl Agents {
     /// for the same upgrade: one that is new must not see what was before it.
     ///
     /// # Errors
-    /// When the API server does not answer, or does not permit it.
+    /// The API server does not answer, or does not permit it.
     pub(super) async fn reports(
         &self,
         client: &Client,
@@ -234,7 +234,7 @@ async fn read_lease(client: &Client, node: &NodeName) -> kube::Result<Option<Tim
 /// Reads the reports. In a cluster without their definition there are none.
 ///
 /// # Errors
-/// When the API server does not answer, or does not permit it.
+/// The API server does not answer, or does not permit it.
 pub async fn list_reports(client: &Client) -> kube::Result<AgentReports> {
     let listed = list_all(&Api::<Guarded<SlimReport>>::all(client.clone())).await;
     let Some((all, undecodable)) = optional(listed)? else {

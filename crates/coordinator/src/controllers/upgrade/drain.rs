@@ -80,7 +80,7 @@ impl NodePods {
     /// Reads the pods of these nodes, and the budgets if there are any pods. Pods that a watch shows are not listed.
     ///
     /// # Errors
-    /// When the API server does not answer, or does not permit it.
+    /// The API server does not answer, or does not permit it.
     pub(super) async fn read(client: &Client, nodes: &[NodeName], watches: &DrainWatches) -> kube::Result<Self> {
         let mut pods = BTreeMap::new();
         for node in nodes {
@@ -100,7 +100,7 @@ impl NodePods {
     /// Reads the pods of all nodes.
     ///
     /// # Errors
-    /// When the API server does not answer, or does not permit it.
+    /// The API server does not answer, or does not permit it.
     pub async fn read_all(client: &Client) -> kube::Result<Self> {
         let (all, _) = list_all(&Api::<Guarded<DrainPod>>::all(client.clone())).await?;
         let mut pods = BTreeMap::<NodeName, Vec<DrainPod>>::new();

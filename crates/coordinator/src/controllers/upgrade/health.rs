@@ -20,7 +20,7 @@ const CHECKS: &str = "/readyz?verbose";
 /// Reads it.
 ///
 /// # Errors
-/// When the API server does not answer, or does not permit it.
+/// The API server does not answer, or does not permit it.
 pub async fn read(client: &Client) -> kube::Result<Health> {
     Ok(Health {
         unhealthy: unhealthy(client).await?,

@@ -11,7 +11,7 @@ use super::{ClusterError, FileError, check, first_line, kube_config, paths};
 /// `KUBECONFIG`, otherwise in the default one.
 ///
 /// # Errors
-/// When there is no such context, or its cluster cannot be used.
+/// The context does not exist, or its cluster cannot be used.
 pub async fn kube_config_in(path: Option<&Path>, context: &str) -> Result<Config, ClusterError> {
     let known = kube_contexts(path)?;
     if known.iter().any(|name| name == context) {
@@ -34,7 +34,7 @@ pub async fn kube_config_in(path: Option<&Path>, context: &str) -> Result<Config
 /// The names of the contexts in the kubeconfig of [`kube_config_in`].
 ///
 /// # Errors
-/// When the file cannot be read.
+/// The file cannot be read.
 pub fn kube_contexts(path: Option<&Path>) -> Result<Vec<String>, ClusterError> {
     let mut known = Vec::new();
     // As for kubectl, those of the variable that do not exist are no error.

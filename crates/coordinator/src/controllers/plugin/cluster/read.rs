@@ -319,7 +319,7 @@ impl Cluster {
     }
 }
 
-/// Whose the object is that was found under a name.
+/// The owner of the object that was found under a name.
 fn judged(
     kind: &Kind,
     id: &ObjectId,

@@ -72,7 +72,7 @@ impl Facts {
     }
 }
 
-/// What a condition says: its status, reason and message.
+/// The status, reason and message of a condition.
 type Word = (ConditionStatus, &'static str, String);
 
 /// The status after the pass, for the spec of this generation.
