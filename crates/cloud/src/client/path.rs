@@ -50,6 +50,21 @@ impl Path {
         self
     }
 
+    /// The path and the query, with what a URL escapes.
+    pub(crate) fn uri(&self) -> String {
+        let segments = self.segments.iter().map(|segment| {
+            percent_encoding::utf8_percent_encode(segment, percent_encoding::NON_ALPHANUMERIC).to_string()
+        });
+        let path: Vec<String> = segments.collect();
+        let mut uri = format!("/{}/{}", self.root, path.join("/"));
+        if !self.query.is_empty() {
+            let mut query = url::form_urlencoded::Serializer::new(String::new());
+            uri.push('?');
+            uri.push_str(&query.extend_pairs(&self.query).finish());
+        }
+        uri
+    }
+
     /// The full URL, on the base URL that serves this path.
     pub(super) fn url(&self, bases: &[Url; 3]) -> Url {
         let mut url = bases[self.base()].clone();
