@@ -3,8 +3,8 @@
 //! No error, `Debug` output or log line contains a key, a password or a token.
 //!
 //! Each room uses only those before it: `error` and `refusal`, `keys`, `principal`, `store`, `http`, `access`, `auth`,
-//! `openapi`, `state`, `routes`, `console`; then `router`, `serve` and `init`, which make a server of them. Only `error` names one
-//! that is behind it, the error of the store.
+//! `openapi`, `state`, `routes`, `console`; then `router`, `serve` and `init`, which make a server of them. Only
+//! `error` names one that is behind it, the error of the store.
 
 #![expect(missing_docs, reason = "a field or an error that its name explains has no comment")]
 

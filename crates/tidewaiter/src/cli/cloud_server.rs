@@ -26,7 +26,8 @@ pub(crate) enum ServerCommand {
 /// The settings of the server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerPlace {
-    /// The settings file of the server (YAML). Environment variables (TIDEWAITER_…) override it, and flags override both
+    /// The settings file of the server (YAML). Environment variables (TIDEWAITER_…) override it, and flags override
+    /// both
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
 
