@@ -27,6 +27,7 @@ mod large;
 mod locked;
 mod logins;
 mod made;
+mod membership_ends;
 mod model;
 mod names;
 mod observed;

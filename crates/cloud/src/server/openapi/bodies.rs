@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use utoipa::openapi::{OneOfBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::models::schema::EndTime;
 use crate::models::values::{
     ClusterId, Description, DisplayName, Email, HttpUrl, OrganizationId, Phone, RoleId, RuleId, UnixMillis, UserId,
 };
@@ -32,6 +33,8 @@ pub(in crate::server) struct MemberSpec {
     /// By default `member`.
     #[schema(nullable = false)]
     role: Option<OrgRole>,
+    /// The end of the membership. If absent, the membership does not end.
+    role_expires_at: Option<EndTime>,
     /// Without a password, the user cannot log in.
     #[schema(nullable = false, write_only)]
     password: Option<Password>,
@@ -43,12 +46,22 @@ struct Member {
     #[serde(flatten)]
     user: User,
     role: OrgRole,
+    /// From this second on, the user is no member of the organization. If absent, the membership does not end. A
+    /// cluster receives the earlier one of both ends as `expires_at`.
+    #[schema(nullable = false)]
+    role_expires_at: Option<EndTime>,
+    /// True in the home of the user, whose admins can change the user. Clusters do not receive it.
+    #[schema(nullable = false)]
+    home: Option<bool>,
 }
 
 /// The user's new role in the organization.
 #[derive(ToSchema)]
 pub(in crate::server) struct RoleChange {
     role: OrgRole,
+    /// The end of the membership, from which on it counts for nothing; `null` for none. If absent, it stays as it is.
+    /// One owner always has none.
+    expires_at: Option<EndTime>,
 }
 
 /// The user's role in the organization.
@@ -56,6 +69,8 @@ pub(in crate::server) struct RoleChange {
 pub(in crate::server) struct Membership {
     user_id: UserId,
     role: OrgRole,
+    #[schema(nullable = false)]
+    expires_at: Option<EndTime>,
 }
 
 /// A user who administers all organizations.
