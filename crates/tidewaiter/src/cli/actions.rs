@@ -4,6 +4,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
+use tidewaiter_api::InvalidValue;
+use tidewaiter_api::values::EndTime;
 use tidewaiter_cloud::models::values::{Slug, TargetVersion, Version};
 use tidewaiter_cloud::server::principal::OrgRole;
 
@@ -40,6 +43,14 @@ pub(crate) enum ActionCommand {
 
         #[arg(value_name = "ROLE", value_parser = role, help = "read_only, member, admin or owner")]
         role: OrgRole,
+
+        #[arg(
+            long,
+            value_name = "TIME",
+            value_parser = end,
+            help = "The end of the membership, for example 2027-01-31T18:00:00Z, or never [default: as it is]"
+        )]
+        expires_at: Option<Value>,
     },
     /// Sets the password of a user, or your own; the user's tokens become invalid, except your current one
     SetPassword(SetPasswordArgs),
@@ -77,6 +88,14 @@ pub(crate) enum ActionCommand {
     Lock(OrganizationPlace),
     /// Unlocks the organization; only operators can
     Unlock(OrganizationPlace),
+}
+
+/// The end of a membership, as the API has it.
+fn end(text: &str) -> Result<Value, InvalidValue> {
+    match text {
+        "never" => Ok(Value::Null),
+        text => text.parse::<EndTime>().map(|end| end.to_string().into()),
+    }
 }
 
 fn role(word: &str) -> Result<OrgRole, String> {

@@ -51,6 +51,23 @@ fn field(text: &str, name: &str) -> String {
         .to_owned()
 }
 
+/// Documents name the users of ends, also new ones, and take ends away that they omit.
+async fn ends_of_a_team(real: &Real) {
+    let apply = async |users: &str| {
+        let carol = "kind: User\nspec: {name: Carol, email: carol@example.com}\n---\n";
+        let team = format!("{carol}kind: Team\nspec: {{name: shift, {users}}}\n");
+        let file = real.person.file("team.yaml", &team);
+        real.types(&format!("apply -f {file}")).await;
+        let teams: Value = serde_json::from_str(&real.types("get teams -o json").await).unwrap();
+        teams[0]["user_ends"].clone()
+    };
+    let users = "users: [bob@example.com, carol@example.com]";
+    let ends = apply(&format!("{users}, ends: {{carol@example.com: 2099-12-31T18:00:00Z}}")).await;
+    let carol: Value = serde_json::from_str(&real.types("get user carol@example.com -o json").await).unwrap();
+    assert_eq!(ends, json!({carol["id"].as_str().unwrap(): "2099-12-31T18:00:00Z"}));
+    assert_eq!(apply(users).await, Value::Null);
+}
+
 #[tokio::test]
 async fn roles_passwords_and_logins_of_users() {
     let real = real().await;
@@ -64,6 +81,20 @@ async fn roles_passwords_and_logins_of_users() {
     assert_eq!(said, "bob@example.com now has the role admin\n");
     let users = real.types("get users -o json").await;
     assert!(users.contains("\"admin\""), "{users}");
+    let set = "set-role bob@example.com admin --expires-at";
+    let said = real.types(&format!("{set} 2099-12-31T18:00:00Z")).await;
+    assert_eq!(
+        said,
+        "bob@example.com now has the role admin until 2099-12-31T18:00:00Z\n"
+    );
+    let users = real.types("get users -o wide").await;
+    assert!(
+        users.contains("ROLE EXPIRES AT") && users.contains("2099-12-31T18:00:00Z"),
+        "{users}"
+    );
+    let said = real.types(&format!("{set} never")).await;
+    assert_eq!(said, "bob@example.com now has the role admin\n");
+    ends_of_a_team(&real).await;
     let wrong = ["cloud", "set-role", "bob@example.com", "superadmin"];
     let wrong = real.person.run(&wrong).await;
     assert!(
