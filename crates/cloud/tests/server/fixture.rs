@@ -168,6 +168,7 @@ impl World {
             ("registries", registry("ours")),
             ("providers", provider()),
             ("roles", role("Reader")),
+            ("invitations", json!({"email": "invited@example.org", "role": "member"})),
         ] {
             place.set(name, self.id(token, &format!("{base}/{name}"), body).await);
         }

@@ -22,6 +22,7 @@ mod fire;
 mod first_steps;
 mod fixture;
 mod homes;
+mod invitations;
 mod kubernetes;
 mod large;
 mod locked;

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use super::lists::{Page, cached};
 use super::prelude::*;
-use super::references::{parse_update, refuse_past, refuse_past_end, resolve_references, take_end};
+use super::references::{parse_update, refuse_past, refuse_past_end, take_end};
 use super::representation::all_shown;
-use super::users::{change_role, delete_user, join, join_existing, remove_member, replace_password, rewrite};
+use super::users::{change_role, create_user, delete_user, join_existing, remove_member, replace_password, rewrite};
 use crate::models::Document;
 use crate::server::access::organizations::unlocked;
 use crate::server::access::resource_path::cluster;
@@ -21,7 +21,7 @@ use crate::server::auth::passwords::hash_password;
 use crate::server::http::call::refuse_others;
 use crate::server::http::list_cache::{CacheScope, CachedList};
 use crate::server::http::response_budget::Held;
-use crate::server::store::{Scope, SecretColumn, membership_id};
+use crate::server::store::{Scope, membership_id};
 
 /// The field of a member with the end of the membership.
 const ROLE_END: &str = "role_expires_at";
@@ -152,7 +152,7 @@ pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> 
 }
 
 /// The role in `body`.
-fn parse_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
+pub(super) fn parse_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
     let Some(sent) = body.remove("role") else {
         return Ok(None);
     };
@@ -176,26 +176,17 @@ pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Erro
         unlocked(transaction, &organization).await?;
         refuse_past_end(&document, None, transaction.now())?;
         refuse_past(ROLE_END, end.as_ref(), None, transaction.now())?;
-        let references = resolve_references(transaction, Kind::User, &organization, &organization, &document).await?;
         let id = Uuid::new_v4().to_string();
-        let row = |kind, parent: &str, spec, secret| Row {
-            organization_id: organization.clone(),
-            parent_id: parent.to_owned(),
-            owner_id: owner.clone(),
-            spec,
-            secret: SecretColumn(secret),
-            ..Row::new(kind, &id)
-        };
-        let user = row(Kind::User, &organization, document.spec, String::new());
-        if role == OrgRole::Owner {
-            never_ends(&user)?;
-        }
-        let user = transaction.insert(user, &references).await?;
-        if let Some(hash) = password {
-            let password = row(Kind::Password, &id, Map::new(), hash);
-            transaction.insert(password, &References::default()).await?;
-        }
-        let membership = join(transaction, &organization, &id, (role, end.as_ref()), &owner).await?;
+        let role = (role, end.as_ref());
+        let (user, membership) = create_user(
+            transaction,
+            (id.as_str(), owner.as_str()),
+            &organization,
+            document,
+            password,
+            role,
+        )
+        .await?;
         let member = Member {
             membership,
             user,

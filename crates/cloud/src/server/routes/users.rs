@@ -56,6 +56,37 @@ pub(crate) async fn join(
     transaction.insert(row, &References::to(Kind::User, user)).await
 }
 
+/// Creates the user `id`, whose home is `organization`, and the membership, which `owner` makes. Returns both.
+pub(super) async fn create_user(
+    transaction: &mut Transaction,
+    (id, owner): (&str, &str),
+    organization: &str,
+    document: Document,
+    password: Option<String>,
+    (role, end): (OrgRole, Option<&Value>),
+) -> Result<(Row, Row), Error> {
+    let references = resolve_references(transaction, Kind::User, organization, organization, &document).await?;
+    let row = |kind, parent: &str, spec, secret| Row {
+        organization_id: organization.to_owned(),
+        parent_id: parent.to_owned(),
+        owner_id: owner.to_owned(),
+        spec,
+        secret: SecretColumn(secret),
+        ..Row::new(kind, id)
+    };
+    let user = row(Kind::User, organization, document.spec, String::new());
+    if role == OrgRole::Owner {
+        never_ends(&user)?;
+    }
+    let user = transaction.insert(user, &references).await?;
+    if let Some(hash) = password {
+        let password = row(Kind::Password, id, Map::new(), hash);
+        transaction.insert(password, &References::default()).await?;
+    }
+    let membership = join(transaction, organization, id, (role, end), owner).await?;
+    Ok((user, membership))
+}
+
 /// Sets the role of a member, and the end of the membership unless `end` is absent. Nobody changes the own end, and one
 /// owner always remains whose membership does not end.
 pub(super) async fn change_role(
@@ -212,7 +243,8 @@ pub(super) async fn delete_user(transaction: &mut Transaction, user: &Row) -> Re
     transaction.remove(user).await
 }
 
-/// Removes a user from an organization, and from its teams and bindings.
+/// Removes a user from an organization, and from its teams and bindings, with the open invitations of the user's e-mail
+/// address.
 pub(super) async fn remove_member(transaction: &mut Transaction, membership: &Row) -> Result<(), Error> {
     let user = membership.text("user_id").unwrap_or_default();
     let organization = &membership.organization_id;
@@ -220,6 +252,13 @@ pub(super) async fn remove_member(transaction: &mut Transaction, membership: &Ro
     transaction.remove_all(&bindings).await?;
     let teams = transaction.of_user(Kind::Team, organization, user).await?;
     transaction.leave_teams(user, &teams).await?;
+    let mut invitations = transaction.children(Kind::Invitation, organization).await?;
+    if !invitations.is_empty() {
+        let row = transaction.existing(Kind::User, user).await?;
+        let email = row.text("email").unwrap_or_default();
+        invitations.retain(|row| row.text("email").is_some_and(|other| other.eq_ignore_ascii_case(email)));
+        transaction.remove_all(&invitations).await?;
+    }
     transaction.remove(membership).await
 }
 
