@@ -14,6 +14,7 @@ mod credential;
 mod documents;
 mod fields;
 mod impact;
+mod invitations;
 mod kinds;
 mod login;
 mod manifests;

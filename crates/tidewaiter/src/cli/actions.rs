@@ -10,7 +10,10 @@ use tidewaiter_api::values::EndTime;
 use tidewaiter_cloud::models::values::{Slug, TargetVersion, Version};
 use tidewaiter_cloud::server::principal::OrgRole;
 
-use super::{AccountPlace, CloudFormat, ClusterPlace, Confirmation, NodePoolPlace, OrganizationPlace};
+use super::{
+    AcceptArgs, AccountPlace, CloudFormat, ClusterPlace, Confirmation, InvitationsCommand, InviteArgs, NodePoolPlace,
+    OrganizationPlace,
+};
 
 const SET_SCRIPT_NEXT: &str = "\
 A node runs the script only if it is signed with a key that is pinned there:
@@ -56,6 +59,13 @@ pub(crate) enum ActionCommand {
     SetPassword(SetPasswordArgs),
     /// Ends all logins of a user and revokes the user's tokens
     EndLogins(ActionUser),
+    /// Invites a person, and prints a link that works once, with which the person chooses a password
+    Invite(InviteArgs),
+    /// Manages the invitations that nobody has accepted
+    #[command(subcommand)]
+    Invitations(InvitationsCommand),
+    /// Accepts an invitation, with a new account or with your own
+    Accept(AcceptArgs),
     /// Removes everything of a person after confirmation: logins, tokens, SSH keys, role bindings, operator rights
     Offboard(OffboardArgs),
     /// Manages your own tokens, for programs
@@ -91,14 +101,14 @@ pub(crate) enum ActionCommand {
 }
 
 /// The end of a membership, as the API has it.
-fn end(text: &str) -> Result<Value, InvalidValue> {
+pub(super) fn end(text: &str) -> Result<Value, InvalidValue> {
     match text {
         "never" => Ok(Value::Null),
         text => text.parse::<EndTime>().map(|end| end.to_string().into()),
     }
 }
 
-fn role(word: &str) -> Result<OrgRole, String> {
+pub(super) fn role(word: &str) -> Result<OrgRole, String> {
     OrgRole::of(word).ok_or_else(|| "must be read_only, member, admin or owner".to_owned())
 }
 

@@ -47,6 +47,9 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
                 .await?;
             print(&format!("all logins of {} have ended\n", user.member))
         }
+        ActionCommand::Invite(args) => super::invitations::invite(args).await,
+        ActionCommand::Invitations(command) => super::invitations::main(command).await,
+        ActionCommand::Accept(args) => super::invitations::accept(args).await,
         ActionCommand::Offboard(args) => super::offboard::offboard(args).await,
         ActionCommand::Tokens(command) => tokens(command).await,
         ActionCommand::ApiKeys(command) => api_keys(command).await,
