@@ -12,6 +12,7 @@ mod completion;
 mod contexts;
 mod credential;
 mod documents;
+mod ending;
 mod fields;
 mod impact;
 mod invitations;

@@ -1,6 +1,8 @@
 //! The commands that do something with an object other than to create, change or delete it, against a real server.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tidewaiter_kit::{Clock as _, SystemClock};
 
 use crate::real::{Real, real};
 
@@ -92,6 +94,11 @@ async fn roles_passwords_and_logins_of_users() {
         users.contains("ROLE EXPIRES AT") && users.contains("2099-12-31T18:00:00Z"),
         "{users}"
     );
+    let soon = SystemClock.now() + SignedDuration::from_hours(60);
+    let soon = Timestamp::from_second(soon.as_second()).unwrap();
+    real.types(&format!("{set} {soon}")).await;
+    let users = real.types("get users").await;
+    assert!(users.contains("in 2d") && users.contains("(soon)"), "{users}");
     let said = real.types(&format!("{set} never")).await;
     assert_eq!(said, "bob@example.com now has the role admin\n");
     ends_of_a_team(&real).await;
