@@ -33,8 +33,9 @@ use tidewaiter_api::Role;
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs, ScriptTemplateArgs,
-    ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs, VersionArgs,
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs,
+    ScriptTemplateArgs, ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs,
+    VersionArgs,
 };
 pub(crate) use cloud::{
     AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, ClusterPlace, Confirmation,

@@ -237,9 +237,9 @@ async fn still_open(transaction: &mut Transaction, found: &Row) -> Result<(OrgRo
 /// once. Returns the response.
 async fn use_up(transaction: &mut Transaction, invitation: &Row, user: &str) -> Result<Reply, Error> {
     let organization = &invitation.organization_id;
-    let teams = invitation.spec.get("team_ids").and_then(Value::as_array);
-    for id in teams.into_iter().flatten().filter_map(Value::as_str) {
-        let team = transaction.get(Kind::Team, id).await?;
+    let teams = invitation.spec.get("team_ids").and_then(Value::as_array).cloned();
+    for id in teams.iter().flatten() {
+        let team = transaction.get(Kind::Team, id.as_str().unwrap_or_default()).await?;
         let Some(team) = team.filter(|team| team.organization_id == *organization) else {
             continue;
         };
