@@ -8,7 +8,7 @@ use tidewaiter_testkit::eventually;
 
 use crate::ends::end_in;
 use crate::fixture::ssh_key;
-use crate::stream::SOON;
+use crate::stream::{Listening, SOON};
 use crate::token_quotas::claims;
 use crate::world::{World, on_both};
 
@@ -71,7 +71,14 @@ async fn a_membership_counts_for_nothing_from_its_end_on_and_not_before(world: W
     let token = world.post(&login, &format!("{cluster}/token"), json!({})).await;
     assert_eq!(token.is(200).field("expires_at"), end.to_string());
 
-    refused_from(&world, &login, "~", StatusCode::NOT_FOUND, end).await;
+    let mut listening = Listening::to(&world, &login, &cluster, None).await;
+    let ((), ended) = tokio::join!(refused_from(&world, &login, "~", StatusCode::NOT_FOUND, end), async {
+        while listening.next().await.is_some() {}
+        SystemClock.now()
+    });
+    // Nothing else wakes the stream.
+    let late = end + SignedDuration::from_secs(30);
+    assert!(ended >= end && ended < late, "the stream ended at {ended}");
     world.post(&login, &format!("{cluster}/token"), json!({})).await.is(404);
     let own = world.get(&login, "/v3/organizations").await.is(200).json();
     assert_eq!(own.as_array().unwrap().len(), 1, "{own}");

@@ -75,13 +75,19 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     contexts.save()?;
     print(&format!("{done}{forgotten}"))?;
     ending::tell_in(context).await?;
-    if chosen.is_none() {
-        print(
-            "you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n",
-        )?;
-        rows(&CloudFormat::Wide, "Organization", &["name", "id"], &organizations)?;
+    match chosen {
+        Some(_) => Ok(()),
+        None => select(&organizations),
     }
-    Ok(())
+}
+
+/// Says how to select one of the organizations.
+fn select(organizations: &[Value]) -> Result<()> {
+    if organizations.is_empty() {
+        return print("you are a member of no organization, or not any more: ask an admin of yours\n");
+    }
+    print("you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n")?;
+    rows(&CloudFormat::Wide, "Organization", &["name", "id"], organizations)
 }
 
 /// False if the cloud answers that it has no such organization, as a new cloud at the address of an old one does.

@@ -31,6 +31,9 @@ struct Leaver {
     id: String,
     is_operator: bool,
     memberships: Vec<Membership>,
+    /// The open invitations of the person's e-mail address, by which the person could return, each with the name of its
+    /// organization.
+    invitations: Vec<(Path, String)>,
 }
 
 /// A membership of the person, and what depends on it.
@@ -82,7 +85,7 @@ impl Leaver {
             let users = path(organization).below("users");
             ids.extend(session.find(Kind::User, &users, name).await?);
         }
-        let operators = operators(session).await?;
+        let operators = permitted(session, Path::new(["operators"])).await?;
         let is_meant = |user: &&Value| text(user, "email").eq_ignore_ascii_case(name);
         ids.extend(
             operators
@@ -103,11 +106,18 @@ impl Leaver {
             memberships.extend(Membership::find(session, path(organization), name, &id).await?);
         }
         let is_operator = operators.iter().any(|user| text(user, "id") == id);
-        let found = is_operator || !memberships.is_empty();
-        Ok(found.then_some(Self {
+        if !is_operator && memberships.is_empty() {
+            return Ok(None);
+        }
+        let email = memberships
+            .first()
+            .map_or(name, |membership| text(&membership.user, "email"));
+        let invitations = invitations(session, &organizations, email).await?;
+        Ok(Some(Self {
             id,
             is_operator,
             memberships,
+            invitations,
         }))
     }
 
@@ -133,6 +143,9 @@ impl Leaver {
             for binding in &membership.bindings {
                 let _ = writeln!(shown, "- RoleBinding {} in {name}", printable(text(binding, "id")));
             }
+        }
+        for (_, name) in &self.invitations {
+            let _ = writeln!(shown, "- invitation to {}", printable(name));
         }
         for (name, fingerprint) in keys {
             let _ = writeln!(shown, "- SshKey {}", printable(&format!("{name} {fingerprint}")));
@@ -163,6 +176,10 @@ impl Leaver {
         if self.is_operator {
             let request = Request::new(Method::DELETE, Path::new(["operators"]).below(&self.id));
             removed(session, &request, "operator of this server").await?;
+        }
+        for (invitation, name) in &self.invitations {
+            let request = Request::new(Method::DELETE, invitation.clone());
+            removed(session, &request, &format!("invitation to {name}")).await?;
         }
         // The home refuses while there are others.
         let others = self.memberships.iter().filter(|membership| !membership.is_home());
@@ -277,9 +294,24 @@ impl Membership {
     }
 }
 
-/// The operators, if the caller is one.
-async fn operators(session: &Session) -> Result<Vec<Value>> {
-    match session.list(Path::new(["operators"])).await {
+/// The open invitations of the e-mail address, each with the name of its organization, as far as the caller sees them.
+async fn invitations(session: &Session, organizations: &[Value], email: &str) -> Result<Vec<(Path, String)>> {
+    let mut found = Vec::new();
+    for organization in organizations {
+        let list = Path::new(["organizations", text(organization, "id"), "invitations"]);
+        for invitation in permitted(session, list.clone()).await? {
+            if text(&invitation, "email").eq_ignore_ascii_case(email) {
+                let path = list.clone().below(text(&invitation, "id"));
+                found.push((path, text(organization, "name").to_owned()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The objects of a list; none if the caller may not read it.
+async fn permitted(session: &Session, path: Path) -> Result<Vec<Value>> {
+    match session.list(path).await {
         Err(error) if refusal_of(&error).is_some() => Ok(Vec::new()),
         found => found,
     }
@@ -333,8 +365,9 @@ mod tests {
             id: hidden.to_owned(),
             is_operator: false,
             memberships: vec![membership],
+            invitations: vec![(Path::new(["invitations"]), hidden.to_owned())],
         };
         let shown = leaver.shown();
-        assert!(!shown.contains('\u{202e}') && shown.lines().count() == 5, "{shown:?}");
+        assert!(!shown.contains('\u{202e}') && shown.lines().count() == 6, "{shown:?}");
     }
 }

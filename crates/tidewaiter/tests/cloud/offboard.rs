@@ -79,8 +79,16 @@ async fn everything_of_a_person_goes_at_once_and_a_repetition_removes_nothing() 
     let person = &real.person;
     let operator = ["cloud", "operators", "add", "bob@example.com"];
     person.run(&operator).await.well();
+    // Bob could return by the link.
+    let elsewhere = person.file("third.yaml", "name: third\n");
+    let create = ["cloud", "create", "organization", "-f", &elsewhere, "-o", "json"];
+    let third: Value = serde_json::from_str(&person.run(&create).await.well()).unwrap();
+    let third = ["--organization", third["id"].as_str().unwrap()];
+    let invite = ["cloud", "invite", "bob@example.com"];
+    person.run(&[&invite[..], &third].concat()).await.well();
     let shown = person.run(&[&OFFBOARD[..], &["--dry-run"]].concat()).await.well();
     for part in [
+        "- invitation to third",
         "- operator of this server",
         "- User bob@example.com in acme (member)",
         "- User bob@example.com in other (member)",
@@ -114,6 +122,9 @@ async fn everything_of_a_person_goes_at_once_and_a_repetition_removes_nothing() 
         assert!(done.contains(part), "{part}: {done}");
     }
     assert!(objects(&real, "role-bindings").await.is_empty());
+    let invitations = ["cloud", "invitations", "list", "-o", "json"];
+    let invitations = person.run(&[&invitations[..], &third].concat()).await.well();
+    assert_eq!(invitations.trim(), "[]");
     let users = objects(&real, "users").await;
     assert!(
         users.len() == 1 && users[0]["email"] == "alice@example.com",
