@@ -75,10 +75,10 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     contexts.save()?;
     print(&format!("{done}{forgotten}"))?;
     ending::tell_in(context).await?;
-    match chosen {
-        Some(_) => Ok(()),
-        None => select(&organizations),
+    if chosen.is_some() {
+        return Ok(());
     }
+    select(&organizations)
 }
 
 /// Says how to select one of the organizations.
