@@ -208,7 +208,12 @@ fn nowhere(place: &Place, names: &[&'static str]) -> Place {
 async fn what_is_anothers_looks_like_what_is_not_there(world: World) {
     let fixture = Fixture::new(world).await;
     let world = &fixture.world;
-    let (near, far) = (&fixture.near, &fixture.far);
+    let mut far = fixture.far.clone();
+    let invitations = far.path("/v3/organizations/{organization_id}/invitations");
+    let invited = json!({"email": "invited@example.org", "role": "member"});
+    let invited = world.post(fixture.token("stranger"), &invitations, invited).await;
+    far.set("invitations", invited.is(201).field("id"));
+    let (near, far) = (&fixture.near, &far);
     let mut beside = near.clone();
     beside.set("cluster", &*fixture.beside);
     // The organization of one, and in it what is of another.
