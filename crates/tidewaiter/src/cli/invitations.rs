@@ -17,16 +17,22 @@ pub(crate) struct InviteArgs {
     #[arg(value_name = "EMAIL")]
     pub(crate) email: Email,
 
-    #[arg(long, value_name = "ROLE", value_parser = role, default_value = "member", help = "read_only, member, admin or owner")]
+    #[arg(
+        long,
+        value_name = "ROLE",
+        value_parser = role,
+        default_value = "member",
+        help = "read_only, member, admin or owner"
+    )]
     pub(crate) role: OrgRole,
 
     /// A team of the new member, by name or id; repeat it for several
     #[arg(long, value_name = "TEAM")]
     pub(crate) team: Vec<String>,
 
-    /// The days until the link ends
-    #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u32).range(1..=30))]
-    pub(crate) days: u32,
+    /// The days until the link ends [default: 7]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=30))]
+    pub(crate) days: Option<u32>,
 
     #[arg(
         long,

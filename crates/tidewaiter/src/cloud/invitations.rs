@@ -29,14 +29,12 @@ pub(super) async fn invite(args: &InviteArgs) -> Result<()> {
         let list = organization.clone().below("teams");
         teams.push(session.id(Kind::Team, &list, team).await?);
     }
-    let end = SystemClock.now() + SignedDuration::from_hours(i64::from(args.days) * 24);
-    let end = Timestamp::from_second(end.as_second()).context("the end of the link")?;
-    let mut body = json!({
-        "email": args.email.as_str(),
-        "role": args.role.word(),
-        "team_ids": teams,
-        "expires_at": end.to_string(),
-    });
+    let mut body = json!({"email": args.email.as_str(), "role": args.role.word(), "team_ids": teams});
+    if let Some(days) = args.days {
+        let end = SystemClock.now() + SignedDuration::from_hours(i64::from(days) * 24);
+        let end = Timestamp::from_second(end.as_second()).context("the end of the link")?;
+        body["expires_at"] = end.to_string().into();
+    }
     if let Some(end) = &args.expires_at {
         body["role_expires_at"] = end.clone();
     }
@@ -44,8 +42,9 @@ pub(super) async fn invite(args: &InviteArgs) -> Result<()> {
     let made = session.send(&invite).await?;
     print(&format!("{}\n", printable(text(&made, "link"))))?;
     note(&format!(
-        "send it to {} alone: it works once, until {end}, with tidewaiter cloud accept LINK",
-        args.email
+        "send it to {} alone: it works once, until {}, with tidewaiter cloud accept LINK",
+        args.email,
+        text(&made, "expires_at")
     ));
     Ok(())
 }
