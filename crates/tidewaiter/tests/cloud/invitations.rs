@@ -1,6 +1,8 @@
 //! Invitations: a link in place of a password that an admin knows.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tidewaiter_kit::{Clock as _, SystemClock};
 
 use crate::real::real;
 
@@ -10,7 +12,17 @@ const IVY: (&str, &str) = ("TIDEWAITER_CLOUD_NEW_PASSWORD", "hunter2-of-ivy");
 async fn a_person_is_invited_and_chooses_the_password() {
     let real = real().await;
     let person = &real.person;
-    let invite = ["cloud", "invite", "ivy@example.com", "--role", "read_only"];
+    let soon = SystemClock.now() + SignedDuration::from_hours(60);
+    let soon = Timestamp::from_second(soon.as_second()).unwrap().to_string();
+    let invite = [
+        "cloud",
+        "invite",
+        "ivy@example.com",
+        "--role",
+        "read_only",
+        "--expires-at",
+        &soon,
+    ];
     let link = person.run(&invite).await;
     assert!(link.err.contains("it works once"), "{}", link.err);
     let link = link.well();
@@ -48,10 +60,12 @@ async fn a_person_is_invited_and_chooses_the_password() {
         "ivy",
         "ivy@example.com",
     ];
-    person
-        .run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", IVY.1)])
-        .await
-        .well();
+    let ran = person.run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", IVY.1)]).await;
+    let told = "your membership of the organization ends in 2d";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    ran.well();
+    let whoami = person.run(&["cloud", "whoami"]).await;
+    assert!(whoami.err.contains(told), "{}", whoami.err);
 
     // With an account of another organization, and only at its own server.
     let file = person.file("other.yaml", "name: other\n");
