@@ -12,6 +12,7 @@ mod explain;
 mod format;
 mod help;
 mod host;
+mod invitations;
 mod operators;
 mod plugin;
 pub(crate) mod reference;
@@ -32,8 +33,9 @@ use tidewaiter_api::Role;
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, OffboardArgs, PolicyArgs, ScriptTemplateArgs,
-    ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs, VersionArgs,
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs,
+    ScriptTemplateArgs, ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs,
+    VersionArgs,
 };
 pub(crate) use cloud::{
     AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, ClusterPlace, Confirmation,
@@ -52,6 +54,7 @@ pub(crate) use host::{
     AgentFolders, HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs,
     STATE,
 };
+pub(crate) use invitations::{AcceptArgs, InvitationsCommand, InviteArgs};
 pub(crate) use operators::OperatorsCommand;
 pub(crate) use plugin::{
     DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginHistoryArgs, PluginPlace, PluginRollbackArgs,

@@ -130,7 +130,7 @@ async fn first(
         let row = row(kind, &id, Map::new(), secret);
         transaction.insert(row, &References::default()).await?;
     }
-    join(transaction, &organization.id, &id, OrgRole::Owner, &id).await?;
+    join(transaction, &organization.id, &id, (OrgRole::Owner, None), &id).await?;
     Ok(InitSummary {
         organization: super::digest::uuid(&organization.id),
         owner,

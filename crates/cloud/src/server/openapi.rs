@@ -181,7 +181,7 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         (StatusCode::NOT_MODIFIED, shared.contains(&"If-None-Match")),
         (StatusCode::BAD_REQUEST, bad_request),
         (StatusCode::UNAUTHORIZED, unauthorized),
-        (StatusCode::FORBIDDEN, known),
+        (StatusCode::FORBIDDEN, known || refuses(StatusCode::FORBIDDEN)),
         (StatusCode::NOT_FOUND, endpoint.path.contains('{')),
         (StatusCode::CONFLICT, conflict),
         (StatusCode::PRECONDITION_FAILED, shared.contains(&"If-Match")),

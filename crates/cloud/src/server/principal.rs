@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::keys::token::Claims;
 pub use crate::models::OrgRole;
+use crate::models::values::EndTime;
 
 /// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub(super) struct Authenticated {
     pub(super) principal: Principal,
     /// The claims of the token; `None` for an API key.
     pub(super) claims: Option<Claims>,
+    /// The next end of a membership of the user, from which on the roles are others.
+    pub(super) until: Option<EndTime>,
     /// The key that signed the token; `None` for an API key.
     pub(super) signed_by: Option<String>,
     /// The user or cluster, its organizations, the token, and the API key: a change of one of them may affect the

@@ -8,6 +8,7 @@ mod clusters;
 mod collection;
 mod documents;
 mod idempotency;
+mod invitations;
 mod kinds;
 mod lists;
 mod login;

@@ -30,6 +30,7 @@ pub fn body(endpoint: &Endpoint, place: &Place) -> Value {
         }
         ("PUT", None, Some("password")) => json!({"password": "correct horse battery"}),
         ("PUT", None, Some("role")) => json!({"role": "member"}),
+        ("POST", None, Some("invitations")) => json!({"email": "another@example.org", "role": "member"}),
         ("PUT", None, Some("locked")) => json!({"locked": false}),
         ("PUT", None, Some("{version}")) => plugin_version("1.0.0"),
         ("PUT", None, Some("manifests")) => fixture::manifests(),
@@ -97,6 +98,11 @@ async fn refresh(fixture: &Fixture, endpoint: &Endpoint, token: &str, place: &mu
         path if path.ends_with("/autoscaling-policies/{id}") && path.contains("{node_pool_id}") => {
             let assigned = "/clusters/{cluster_id}/node-pools/{node_pool_id}/autoscaling-policies/{id}";
             world.put(owner, &fixture.near(assigned), json!({})).await.is(204);
+        }
+        path if path.ends_with("/invitations/{id}") => {
+            let made = json!({"email": "again@example.org", "role": "member"});
+            let list = fixture.near("/invitations");
+            place.set("invitations", world.post(owner, &list, made).await.is(201).field("id"));
         }
         "/account/tokens/{id}" | "/account/access_tokens/{id}" => {
             let made = json!({"name": "again", "expires_in_seconds": 3600});
@@ -202,7 +208,12 @@ fn nowhere(place: &Place, names: &[&'static str]) -> Place {
 async fn what_is_anothers_looks_like_what_is_not_there(world: World) {
     let fixture = Fixture::new(world).await;
     let world = &fixture.world;
-    let (near, far) = (&fixture.near, &fixture.far);
+    let mut far = fixture.far.clone();
+    let invitations = far.path("/v3/organizations/{organization_id}/invitations");
+    let invited = json!({"email": "invited@example.org", "role": "member"});
+    let invited = world.post(fixture.token("stranger"), &invitations, invited).await;
+    far.set("invitations", invited.is(201).field("id"));
+    let (near, far) = (&fixture.near, &far);
     let mut beside = near.clone();
     beside.set("cluster", &*fixture.beside);
     // The organization of one, and in it what is of another.
@@ -228,6 +239,7 @@ async fn what_is_anothers_looks_like_what_is_not_there(world: World) {
         "upgrades",
         "nodes",
         "ssh_keys",
+        "invitations",
     ];
     let tries: [(&str, &Place, &[&'static str]); 9] = [
         ("stranger", near, &["organization"]),

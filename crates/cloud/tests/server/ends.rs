@@ -18,7 +18,7 @@ on_both!(
 );
 
 /// The end that is this number of seconds from now.
-fn end_in(seconds: i64) -> Timestamp {
+pub fn end_in(seconds: i64) -> Timestamp {
     let end = SystemClock.now() + SignedDuration::from_secs(seconds);
     Timestamp::from_second(end.as_second()).unwrap()
 }

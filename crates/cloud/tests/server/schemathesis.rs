@@ -110,6 +110,8 @@ impl Filled {
         .await;
         let team = json!({"name": name, "user_ids": [user]});
         self.make(&format!("{ORGANIZATION}/teams/{{}}"), team).await;
+        let invitation = json!({"email": format!("{name}@example.net"), "team_ids": null, "expires_at": null});
+        self.make(&format!("{ORGANIZATION}/invitations/{{}}"), invitation).await;
         let registry = json!({"serveraddress": format!("{name}.example.org"), "description": name});
         self.make(&format!("{ORGANIZATION}/registries/{{}}"), registry).await;
         let provider = json!({"description": name});

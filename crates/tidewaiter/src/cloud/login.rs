@@ -13,6 +13,7 @@ use tidewaiter_kit::SystemClock;
 use url::Url;
 
 use super::contexts::{Contexts, Login};
+use super::ending;
 use super::output::{is_table, print, rows, value};
 use super::session::{Session, if_found, is_called, is_over, settings, text, with_remedy};
 use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
@@ -67,18 +68,26 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     }
     login.token = Some(token);
     let chosen = login.organization.clone();
+    let context = name.clone();
     let done = format!("logged in to {} as {}: context {name}\n", login.server, login.email);
     contexts.contexts.insert(name.clone(), login);
     contexts.current = Some(name);
     contexts.save()?;
     print(&format!("{done}{forgotten}"))?;
-    if chosen.is_none() {
-        print(
-            "you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n",
-        )?;
-        rows(&CloudFormat::Wide, "Organization", &["name", "id"], &organizations)?;
+    ending::tell_in(context).await?;
+    if chosen.is_some() {
+        return Ok(());
     }
-    Ok(())
+    select(&organizations)
+}
+
+/// Says how to select one of the organizations.
+fn select(organizations: &[Value]) -> Result<()> {
+    if organizations.is_empty() {
+        return print("you are a member of no organization, or not any more: ask an admin of yours\n");
+    }
+    print("you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n")?;
+    rows(&CloudFormat::Wide, "Organization", &["name", "id"], organizations)
 }
 
 /// False if the cloud answers that it has no such organization, as a new cloud at the address of an old one does.
@@ -166,6 +175,7 @@ pub(super) async fn whoami(args: &WhoamiArgs) -> Result<()> {
     let (account, _) = session.get(Path::new(["account"])).await?;
     let (claims, _) = session.get(Path::new(["authenticate"])).await?;
     let organizations = session.list(Path::new(["organizations"])).await?;
+    ending::tell(&session, &account).await;
     let role = |id: &str| {
         let roles = claims
             .get("organizations")

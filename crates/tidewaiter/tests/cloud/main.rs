@@ -12,6 +12,7 @@ mod credential;
 mod documented;
 mod help;
 mod impact;
+mod invitations;
 mod objects;
 mod offboard;
 mod prune;

@@ -15,9 +15,15 @@ pub(crate) fn role_of(membership: &Row) -> Option<OrgRole> {
     membership.text("role").and_then(OrgRole::of)
 }
 
-/// The end of the access of a user, of a role binding, or of an SSH key; `None` if it does not end.
+/// The end of the access of a user, of a membership, of a role binding, or of an SSH key; `None` if it does not end.
 pub(crate) fn end_of(row: &Row) -> Option<EndTime> {
     row.text("expires_at").and_then(EndTime::of_field)
+}
+
+/// The end of the membership of `user` in a team; `None` if it does not end.
+pub(crate) fn end_in_team(team: &Row, user: &str) -> Option<EndTime> {
+    let end = team.spec.get("user_ends")?.get(user)?;
+    EndTime::of_field(end.as_str()?)
 }
 
 /// Checks that the access of a user has not ended.

@@ -34,6 +34,12 @@ use crate::server::store::{Row, StoreError};
 /// The maximum number of cached identities.
 const IDENTITIES: u64 = 20_000;
 
+/// The id of the user or API key for which a token was issued, and the next end of a membership of the user.
+type Issued = (Uuid, Option<EndTime>);
+
+/// The end of a user's access, and the next end of a membership of the user.
+type Ends = [Option<EndTime>; 2];
+
 /// The token of a request.
 pub(crate) struct Token<'a>(&'a str);
 
@@ -141,18 +147,18 @@ impl Authenticator {
         credential: Credential,
     ) -> Result<Option<Arc<Authenticated>>, Error> {
         let as_of = self.store.feed().latest();
-        let (found, proof, key, claims) = match credential {
+        let (found, proof, (key, until), claims) = match credential {
             Credential::Key(key) => {
                 let found = self.by_key(&key).await?;
                 match found {
                     Some(_) => self.proven_keys.verified.insert(token.name(), ()).await,
                     None => self.proven_keys.verified.invalidate(&token.name()).await,
                 }
-                (found, key.id(), key.id(), None)
+                (found, key.id(), (key.id(), None), None)
             }
             Credential::Claims(mut claims) => {
-                let (found, key) = self.by_claims(&mut claims).await?.unzip();
-                (found, claims.id, key.unwrap_or_default(), Some(claims))
+                let (found, of_key) = self.by_claims(&mut claims).await?.unzip();
+                (found, claims.id, of_key.unwrap_or_default(), Some(claims))
             }
         };
         let Some(principal) = found else {
@@ -168,6 +174,7 @@ impl Authenticator {
             principal,
             signed_by: claims.as_ref().and_then(|_| signed_by(token.0)),
             claims,
+            until,
             as_of,
         });
         self.identities.insert(token.name(), Arc::clone(&known)).await;
@@ -205,9 +212,8 @@ impl Authenticator {
         }))
     }
 
-    /// The caller, and the id of the user or API key for which the token was issued. The token of a user expires with
-    /// the user's access at the latest.
-    async fn by_claims(&self, claims: &mut Claims) -> Result<Option<(Principal, Uuid)>, Error> {
+    /// The caller. The token of a user expires with the user's access at the latest.
+    async fn by_claims(&self, claims: &mut Claims) -> Result<Option<(Principal, Issued)>, Error> {
         let user = match &claims.token_use {
             TokenUse::Kubernetes { user, .. } => *user,
             TokenUse::User(user) => {
@@ -230,30 +236,32 @@ impl Authenticator {
                 // A token of a removed key or cluster may not yet be deleted.
                 let key = self.store.get(Kind::ApiKey, &row.parent_id).await?;
                 let exists = key.is_some() && self.store.get(Kind::Cluster, &row.cluster_id).await?.is_some();
-                return Ok(exists.then(|| (principal, uuid(&row.parent_id))));
+                return Ok(exists.then(|| (principal, (uuid(&row.parent_id), None))));
             }
         };
-        let Some((principal, end)) = self.user_principal(user.0).await? else {
+        let Some((principal, [end, until])) = self.user_principal(user.0).await? else {
             return Ok(None);
         };
         if let Some(end) = end {
             claims.expires_at = claims.expires_at.min(end.get());
         }
-        Ok(Some((principal, user.0)))
+        Ok(Some((principal, (user.0, until))))
     }
 
-    /// A user with the roles in all organizations, and the end of the user's access; `None` if there is no such user,
-    /// or the access has ended.
-    async fn user_principal(&self, user: Uuid) -> Result<Option<(Principal, Option<EndTime>)>, StoreError> {
+    /// A user with the roles in all organizations; `None` if there is no such user, or the access has ended.
+    async fn user_principal(&self, user: Uuid) -> Result<Option<(Principal, Ends)>, StoreError> {
         let id = user.to_string();
         let Some(row) = self.store.get(Kind::User, &id).await? else {
             return Ok(None);
         };
-        let end = end_of(&row);
-        if end.is_some_and(|end| end.has_passed(self.clock.now())) {
+        let (end, now) = (end_of(&row), self.clock.now());
+        let has_ended = |end: Option<EndTime>| end.is_some_and(|end| end.has_passed(now));
+        if has_ended(end) {
             return Ok(None);
         }
-        let memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
+        let mut memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
+        memberships.retain(|row| !has_ended(end_of(row)));
+        let until = memberships.iter().filter_map(end_of).min();
         let operator = self.store.get(Kind::Operator, &id).await?.is_some();
         let membership = |row: &Row| Some((uuid(&row.organization_id), role_of(row)?));
         let memberships: BTreeMap<Uuid, OrgRole> = memberships.iter().filter_map(membership).collect();
@@ -262,13 +270,13 @@ impl Authenticator {
             memberships,
             operator,
         };
-        Ok(Some((principal, end)))
+        Ok(Some((principal, [end, until])))
     }
 }
 
 impl Authenticated {
-    /// Returns true if a cached identity is still valid: the token has not expired, and nothing changed that may affect
-    /// identities.
+    /// Returns true if a cached identity is still valid: neither the token nor a membership has ended, and nothing
+    /// changed that may affect identities.
     pub(crate) fn is_still_valid(&self, authenticator: &Authenticator) -> bool {
         let now = authenticator.clock.now();
         let lives = self.claims.as_ref().is_none_or(|claims| now < claims.expires_at);
@@ -276,7 +284,8 @@ impl Authenticated {
         let tokens = authenticator.tokens.load();
         let key = self.signed_by.as_ref();
         let proven = key.is_none_or(|id| tokens.ring().find(id).is_some());
-        lives && proven && authenticator.store.feed().identity_holds(self.as_of, &self.depends_on)
+        let has_roles = self.until.is_none_or(|until| !until.has_passed(now));
+        lives && has_roles && proven && authenticator.store.feed().identity_holds(self.as_of, &self.depends_on)
     }
 
     /// A token for a kube-apiserver is known to others and is not valid for this API.

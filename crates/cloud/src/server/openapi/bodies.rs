@@ -1,12 +1,16 @@
 //! The bodies that only this server has, for their schemas.
 #![expect(dead_code, reason = "the types here stand for their schemas alone")]
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use utoipa::openapi::{OneOfBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::models::schema::EndTime;
 use crate::models::values::{
-    ClusterId, Description, DisplayName, Email, HttpUrl, OrganizationId, Phone, RoleId, RuleId, UnixMillis, UserId,
+    ClusterId, Description, DisplayName, Email, HttpUrl, OrganizationId, Phone, RoleId, RuleId, TeamId, UnixMillis,
+    UserId,
 };
 use crate::models::{Body, Login, OpenObject, OrgRole, RuleSpec, Secret, UpgradeProgress, User, UserSpec};
 
@@ -32,6 +36,8 @@ pub(in crate::server) struct MemberSpec {
     /// By default `member`.
     #[schema(nullable = false)]
     role: Option<OrgRole>,
+    /// The end of the membership. If absent, the membership does not end.
+    role_expires_at: Option<EndTime>,
     /// Without a password, the user cannot log in.
     #[schema(nullable = false, write_only)]
     password: Option<Password>,
@@ -43,12 +49,22 @@ struct Member {
     #[serde(flatten)]
     user: User,
     role: OrgRole,
+    /// From this second on, the user is no member of the organization. If absent, the membership does not end. A
+    /// cluster receives the earlier one of both ends as `expires_at`.
+    #[schema(nullable = false)]
+    role_expires_at: Option<EndTime>,
+    /// True in the home of the user, whose admins can change the user. Clusters do not receive it.
+    #[schema(nullable = false)]
+    home: Option<bool>,
 }
 
 /// The user's new role in the organization.
 #[derive(ToSchema)]
 pub(in crate::server) struct RoleChange {
     role: OrgRole,
+    /// The end of the membership, from which on it counts for nothing; `null` for none. If absent, it stays as it is.
+    /// One owner always has none.
+    expires_at: Option<EndTime>,
 }
 
 /// The user's role in the organization.
@@ -56,6 +72,73 @@ pub(in crate::server) struct RoleChange {
 pub(in crate::server) struct Membership {
     user_id: UserId,
     role: OrgRole,
+    #[schema(nullable = false)]
+    expires_at: Option<EndTime>,
+}
+
+/// The settings of an invitation.
+#[derive(ToSchema)]
+pub(in crate::server) struct InvitationSpec {
+    /// The address with which the person logs in.
+    email: Email,
+    role: OrgRole,
+    /// The teams of the new member.
+    team_ids: Option<BTreeSet<TeamId>>,
+    /// The end of the membership.
+    role_expires_at: Option<EndTime>,
+    /// The end of the link, within 30 days; after 7 days by default.
+    expires_at: Option<EndTime>,
+}
+
+/// An invitation that nobody has accepted.
+#[derive(ToSchema)]
+pub(in crate::server) struct Invitation {
+    #[schema(format = "uuid")]
+    id: String,
+    email: Email,
+    role: OrgRole,
+    team_ids: Vec<TeamId>,
+    #[schema(nullable = false)]
+    role_expires_at: Option<EndTime>,
+    /// From this second on, the link does not work.
+    expires_at: EndTime,
+    created_at: UnixMillis,
+    /// The author. The link works while the author may invite with this role.
+    owner_id: UserId,
+}
+
+/// An invitation with its link, which is shown only once.
+#[derive(ToSchema)]
+pub(in crate::server) struct CreatedInvitation {
+    #[serde(flatten)]
+    invitation: Invitation,
+    /// The parameter `secret` of its query accepts the invitation.
+    link: Secret,
+}
+
+/// The secret of an invitation, which works once, and the account to create.
+#[derive(ToSchema)]
+pub(in crate::server) struct InvitationAcceptance {
+    #[schema(write_only)]
+    secret: Secret,
+    name: DisplayName,
+    #[schema(write_only)]
+    password: Password,
+}
+
+/// The secret of an invitation, which works once.
+#[derive(ToSchema)]
+pub(in crate::server) struct InvitationSecret {
+    #[schema(write_only)]
+    secret: Secret,
+}
+
+/// The new membership.
+#[derive(ToSchema)]
+pub(in crate::server) struct AcceptedInvitation {
+    organization_id: OrganizationId,
+    user_id: UserId,
+    email: Email,
 }
 
 /// A user who administers all organizations.

@@ -8,8 +8,8 @@ use super::route::{
     SCRIPT, created, entry, json, list, one, organization, patch, to,
 };
 use super::{
-    accounts, api_keys, catalogue, clusters, collection, documents, lists, login, members, operators, organizations,
-    rules, script_templates, scripts, stream,
+    accounts, api_keys, catalogue, clusters, collection, documents, invitations, lists, login, members, operators,
+    organizations, rules, script_templates, scripts, stream,
 };
 use crate::models::{
     Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
@@ -19,9 +19,10 @@ use crate::models::{
 use crate::server::http::endpoint::{Input, Output, Permission};
 use crate::server::keys::token::AcceptedUses;
 use crate::server::openapi::bodies::{
-    AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey, CreatedToken,
-    Deletion, Lock, LoginRequest, MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange,
-    RuleOfRole, ScriptTemplate, Token, TokenInfo, TokenSpec, UpgradeReport, user_body,
+    AcceptedInvitation, AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey,
+    CreatedInvitation, CreatedToken, Deletion, Invitation, InvitationAcceptance, InvitationSecret, InvitationSpec,
+    Lock, LoginRequest, MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange, RuleOfRole,
+    ScriptTemplate, Token, TokenInfo, TokenSpec, UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;
@@ -46,6 +47,8 @@ pub(super) fn accounts() -> Vec<Route> {
         entry(Method::POST, "/v3/account/access_tokens", t, Permission::User, to!(accounts::create_token, Some(accounts::LONGEST)), json::<AccessTokenSpec>(), created::<CreatedToken>(), "Create a token that is valid for a year by default; it is shown only once").shown_once(),
         entry(Method::GET, "/v3/account/access_tokens/{id}", t, Permission::User, to!(accounts::get_token), Input::Nothing, one::<TokenInfo>(), "Get one of your own tokens, without its text"),
         entry(Method::DELETE, "/v3/account/access_tokens/{id}", t, Permission::User, to!(accounts::revoke_token), Input::Nothing, Output::Nothing, "Revoke one of your own tokens"),
+        entry(Method::POST, "/v3/account/invitations", t, Permission::User, to!(invitations::accept_with_account), json::<InvitationSecret>(), one::<AcceptedInvitation>(), "Accept an invitation with your own account, which has the e-mail address of the invitation"),
+        entry(Method::POST, "/v3/invitations/accept", t, Permission::Anyone, to!(invitations::accept), json::<InvitationAcceptance>(), one::<AcceptedInvitation>(), "Accept an invitation as a new user, who logs in with the e-mail address of the invitation").refusing(StatusCode::FORBIDDEN),
     ]
 }
 
@@ -54,6 +57,7 @@ pub(super) fn organizations() -> Vec<Route> {
     let (t, u) = ("Organizations", "Users");
     let users = format!("{ORGANIZATION}/users");
     let user = format!("{users}/{{user_id}}");
+    let invitations = format!("{ORGANIZATION}/invitations");
     let reads = organization(OrgRole::ReadOnly, false, false);
     let admin = organization(OrgRole::Admin, false, false);
     let owner = organization(OrgRole::Owner, false, false);
@@ -74,6 +78,9 @@ pub(super) fn organizations() -> Vec<Route> {
         entry(Method::PUT, format!("{user}/role"), u, admin, to!(members::set_role), json::<RoleChange>(), one::<Membership>(), "Set the role of a user in the organization; an operator can also add a user of another organization"),
         entry(Method::PUT, format!("{user}/password"), u, admin, to!(members::set_password), json::<NewPassword>(), Output::Nothing, "Set the password of a user whose home is this organization; the user's tokens become invalid"),
         entry(Method::DELETE, format!("{user}/tokens"), u, owner, to!(members::end_logins), Input::Nothing, Output::Nothing, "Revoke all tokens of a user whose home is this organization"),
+        entry(Method::GET, &*invitations, u, admin, to!(invitations::list), Input::Nothing, list::<Invitation>(), "List invitations that nobody has accepted, without their links"),
+        entry(Method::POST, &*invitations, u, admin, to!(invitations::create), json::<InvitationSpec>(), created::<CreatedInvitation>(), "Invite a person; the link is shown only once").shown_once(),
+        entry(Method::DELETE, format!("{invitations}/{{id}}"), u, admin, to!(invitations::revoke), Input::Nothing, Output::Nothing, "Revoke an invitation"),
         entry(Method::GET, format!("{ORGANIZATION}/audit"), t, admin, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes, with author and time").with_query(AUDIT),
         entry(Method::GET, format!("{ORGANIZATION}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::list), Input::Nothing, list::<RuleOfRole>(), "List the rules of all roles").with(PAGES),
         entry(Method::GET, format!("{ORGANIZATION}/rules/{{id}}"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::get), Input::Nothing, one::<RuleOfRole>(), "Get a rule; it is changed with its role"),
