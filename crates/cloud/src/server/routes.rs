@@ -11,6 +11,7 @@ mod idempotency;
 mod kinds;
 mod lists;
 mod login;
+mod login_grants;
 mod manifests;
 mod members;
 pub(super) mod observed;

@@ -22,14 +22,13 @@ use uuid::Uuid;
 use crate::models::Kind;
 use crate::models::values::EndTime;
 use crate::server::Error;
-use crate::server::access::users::{end_of, role_of};
+use crate::server::access::users::{end_of, not_ended, role_of};
 use crate::server::digest::{head, uuid};
 use crate::server::keys::hash::{ApiKey, KEY_PREFIX};
 use crate::server::keys::token::Tokens;
 use crate::server::keys::token::{AcceptedUses, Claims, TokenUse, signed_by};
 use crate::server::principal::{Authenticated, OrgRole, Principal};
-use crate::server::store::Store;
-use crate::server::store::{Row, StoreError};
+use crate::server::store::{Row, Store};
 
 /// The maximum number of cached identities.
 const IDENTITIES: u64 = 20_000;
@@ -242,17 +241,16 @@ impl Authenticator {
         Ok(Some((principal, user.0)))
     }
 
-    /// A user with the roles in all organizations, and the end of the user's access; `None` if there is no such user,
-    /// or the access has ended.
-    async fn user_principal(&self, user: Uuid) -> Result<Option<(Principal, Option<EndTime>)>, StoreError> {
+    /// A user with the roles in all organizations, and the end of the user's access; `None` if there is no such user.
+    ///
+    /// # Errors
+    /// 401 with the end if the access has ended: only the user has a token that proves so much.
+    async fn user_principal(&self, user: Uuid) -> Result<Option<(Principal, Option<EndTime>)>, Error> {
         let id = user.to_string();
         let Some(row) = self.store.get(Kind::User, &id).await? else {
             return Ok(None);
         };
-        let end = end_of(&row);
-        if end.is_some_and(|end| end.has_passed(self.clock.now())) {
-            return Ok(None);
-        }
+        not_ended(&row, self.clock.now())?;
         let memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
         let operator = self.store.get(Kind::Operator, &id).await?.is_some();
         let membership = |row: &Row| Some((uuid(&row.organization_id), role_of(row)?));
@@ -262,7 +260,7 @@ impl Authenticator {
             memberships,
             operator,
         };
-        Ok(Some((principal, end)))
+        Ok(Some((principal, end_of(&row))))
     }
 }
 
