@@ -25,8 +25,7 @@ pub(crate) fn end_of(row: &Row) -> Option<EndTime> {
 pub(crate) fn not_ended(user: &Row, now: Timestamp) -> Result<(), Refusal> {
     match end_of(user).filter(|end| end.has_passed(now)) {
         Some(end) => {
-            let message =
-                format!("{ACCESS_ENDED} at {end}: ask an admin of your organization for a later expires_at");
+            let message = format!("{ACCESS_ENDED} at {end}: ask an admin of your organization for a later expires_at");
             Err(Refusal::new(http::StatusCode::UNAUTHORIZED, message))
         }
         None => Ok(()),

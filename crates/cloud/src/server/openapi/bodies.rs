@@ -325,7 +325,8 @@ pub(in crate::server) struct AuditRow {
     kind: String,
     object_id: String,
     /// `create`, `update`, `delete`; `failed-login`, `read` (of credentials) or `issue` (a token for a kube-apiserver),
-    /// counted by the hour; or `forget`, for rows that were deleted because the log exceeded its limit.
+    /// counted by the hour; `recover`, by which a user became an operator on the server's machine; or `forget`, for rows
+    /// that were deleted because the log exceeded its limit.
     #[schema(examples("update"))]
     action: String,
     /// `user:ID`, `cluster:ID` or `system`; empty if nobody logged in.

@@ -13,7 +13,7 @@ use crate::server::access::users::not_the_last_owner;
 use crate::server::store::{SecretColumn, membership_id};
 
 /// Adds `user`, who existed before, to `organization` with `role`.
-pub(super) async fn join_existing(
+pub(crate) async fn join_existing(
     transaction: &mut Transaction,
     organization: &str,
     user: &str,
@@ -47,7 +47,7 @@ pub(crate) async fn join(
 }
 
 /// Replaces a user's fields by those of `document` and the telephone number.
-pub(super) async fn rewrite(
+pub(crate) async fn rewrite(
     transaction: &mut Transaction,
     before: &Row,
     document: Document,
@@ -133,7 +133,7 @@ async fn only_holder(
 }
 
 /// Sets the password of a user, and revokes all tokens of the user except `kept`.
-pub(super) async fn replace_password(
+pub(crate) async fn replace_password(
     transaction: &mut Transaction,
     user: &Row,
     hash: String,
