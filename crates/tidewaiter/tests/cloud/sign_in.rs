@@ -80,7 +80,7 @@ struct Waiting {
 
 impl Waiting {
     fn start(person: &Person, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut command = person.command(&[&["cloud", "login"], arguments].concat());
+        let mut command = person.command(&[&["cloud", "login"][..], arguments].concat());
         command.envs(variables.iter().copied());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

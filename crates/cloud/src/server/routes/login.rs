@@ -1,4 +1,5 @@
-//! Logging in: with a password, with what a person granted, or as a cluster with its key; and the rows by which a token can be revoked.
+//! Logging in: with a password, with what a person granted, or as a cluster with its key; and the rows by which a token
+//! can be revoked.
 
 use super::login_grants;
 use super::observed::failed_login;
