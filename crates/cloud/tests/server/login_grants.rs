@@ -3,6 +3,7 @@
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
+use sqlx::{AnyConnection, Connection as _, Executor as _};
 use tidewaiter_cloud::server::keys::codes::s256;
 use tidewaiter_testkit::eventually;
 use url::Url;
@@ -20,6 +21,7 @@ on_both!(
     codes_are_not_guessed,
     what_was_granted_ends_with_the_logins,
     a_person_and_a_network_have_few_grants,
+    what_has_expired_is_refused_and_deleted,
 );
 
 const REDIRECT: &str = "http://127.0.0.1:4711/";
@@ -385,4 +387,20 @@ async fn a_person_and_a_network_have_few_grants(world: World) {
     }
     assert_eq!((grant(&olivia).await, device().await), (429, 429));
     assert_eq!(grant(&alice).await, 200);
+}
+
+async fn what_has_expired_is_refused_and_deleted(world: World) {
+    let olivia = world.owner().await;
+    let granted = code(&Browser::new(&world, &olivia)).await;
+    let begun = begin(&world).await;
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    database.execute("UPDATE login_grants SET expires_at = 1").await.unwrap();
+    exchange(&world, &granted, VERIFIER, REDIRECT).await.is(401);
+    assert_eq!(poll(&world, &begun).await.unwrap_err(), "expired_token");
+    eventually("expired grants to be deleted", SOON, async || {
+        let counted = sqlx::query_as("SELECT COUNT(*) FROM login_grants");
+        let (left,): (i64,) = counted.fetch_one(&mut database).await.unwrap();
+        if left == 0 { Ok(()) } else { Err(left) }
+    })
+    .await;
 }
