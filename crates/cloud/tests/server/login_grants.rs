@@ -394,7 +394,10 @@ async fn what_has_expired_is_refused_and_deleted(world: World) {
     let granted = code(&Browser::new(&world, &olivia)).await;
     let begun = begin(&world).await;
     let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
-    database.execute("UPDATE login_grants SET expires_at = 1").await.unwrap();
+    database
+        .execute("UPDATE login_grants SET expires_at = 1")
+        .await
+        .unwrap();
     exchange(&world, &granted, VERIFIER, REDIRECT).await.is(401);
     assert_eq!(poll(&world, &begun).await.unwrap_err(), "expired_token");
     eventually("expired grants to be deleted", SOON, async || {
