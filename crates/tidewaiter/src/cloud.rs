@@ -31,6 +31,7 @@ mod script_templates;
 mod scripts;
 mod session;
 mod sign;
+mod sign_in;
 mod upgrades;
 
 use std::process::ExitCode;

@@ -25,7 +25,8 @@ impl Path {
     }
 
     /// The path of a document of the issuer of tokens.
-    pub(super) fn well_known(name: &str) -> Self {
+    #[must_use]
+    pub fn well_known(name: &str) -> Self {
         Self {
             root: ".well-known",
             ..Self::new([name])

@@ -8,6 +8,8 @@
 
 mod api;
 mod assets;
+mod command_line;
+mod device;
 mod fields;
 mod home;
 mod page;
@@ -45,6 +47,8 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
     Router::new()
         .route("/", get(home::show))
         .route("/sign-in", get(sign_in::show).post(sign_in::with_password))
+        .route("/sign-in/cli", get(command_line::show).post(command_line::decide))
+        .route("/device", get(device::show).post(device::decide))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/assets/{name}", get(assets::get))
         .layer(axum::middleware::map_response(protect))
@@ -64,10 +68,10 @@ async fn protect(mut response: Response) -> Response {
     response
 }
 
-/// 303 to `path`, which is one of this server.
-fn see_other(path: &str) -> Response {
+/// 303 to `location`, which is a path of this server, or was checked.
+fn see_other(location: &str) -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::SEE_OTHER;
-    super::http::response::set(response.headers_mut(), http::header::LOCATION, path);
+    super::http::response::set(response.headers_mut(), http::header::LOCATION, location);
     response
 }

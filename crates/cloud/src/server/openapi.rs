@@ -208,7 +208,9 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> + '_ {
             "type" | "implementation" => Slug::schema(),
             "version" => Version::schema(),
             "target" => target(),
-            "method" => text().enum_values(Some(["password", "api_key"])).into(),
+            "method" => text()
+                .enum_values(Some(["password", "browser", "device", "api_key"]))
+                .into(),
             _ => text().format(Some(parts::uuid())).into(),
         };
         ParameterBuilder::new()

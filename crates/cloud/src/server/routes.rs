@@ -12,6 +12,7 @@ mod invitations;
 mod kinds;
 mod lists;
 mod login;
+mod login_grants;
 mod manifests;
 mod members;
 pub(super) mod observed;

@@ -53,7 +53,7 @@ const CLOUD_COMMANDS: &Groups = &[
     ),
     (
         "Server (on its machine)",
-        &["init", "serve", "backup", "restore", "keys"],
+        &["init", "serve", "backup", "restore", "recover", "keys"],
     ),
 ];
 

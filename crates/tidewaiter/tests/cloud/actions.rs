@@ -158,7 +158,7 @@ async fn roles_passwords_and_logins_of_users() {
     real.types("context use 127.0.0.1").await;
     real.types("end-logins bob@example.com").await;
     let ended = real.person.run(&["cloud", "whoami", "--context", "bob"]).await;
-    ended.refused(1, &["401", "log in again with tidewaiter cloud login --context bob"]);
+    ended.refused(1, &["401", "run tidewaiter cloud login --context bob"]);
     let out = real.person.run(&["cloud", "logout", "--context", "bob"]).await.well();
     assert_eq!(out, "logged out of bob\n");
 }

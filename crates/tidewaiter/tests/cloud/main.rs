@@ -18,5 +18,6 @@ mod offboard;
 mod prune;
 mod real;
 mod sign;
+mod sign_in;
 mod terminal;
 mod world;

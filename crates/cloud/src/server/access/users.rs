@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::client::ACCESS_ENDED;
 use crate::models::Kind;
 use crate::models::values::EndTime;
 use crate::server::Error;
@@ -30,8 +31,7 @@ pub(crate) fn end_in_team(team: &Row, user: &str) -> Option<EndTime> {
 pub(crate) fn not_ended(user: &Row, now: Timestamp) -> Result<(), Refusal> {
     match end_of(user).filter(|end| end.has_passed(now)) {
         Some(end) => {
-            let message =
-                format!("your access ended at {end}: ask an admin of your organization for a later expires_at");
+            let message = format!("{ACCESS_ENDED} at {end}: ask an admin of your organization for a later expires_at");
             Err(Refusal::new(http::StatusCode::UNAUTHORIZED, message))
         }
         None => Ok(()),

@@ -22,14 +22,13 @@ use uuid::Uuid;
 use crate::models::Kind;
 use crate::models::values::EndTime;
 use crate::server::Error;
-use crate::server::access::users::{end_of, role_of};
+use crate::server::access::users::{end_of, not_ended, role_of};
 use crate::server::digest::{head, uuid};
 use crate::server::keys::hash::{ApiKey, KEY_PREFIX};
 use crate::server::keys::token::Tokens;
 use crate::server::keys::token::{AcceptedUses, Claims, TokenUse, signed_by};
 use crate::server::principal::{Authenticated, OrgRole, Principal};
-use crate::server::store::Store;
-use crate::server::store::{Row, StoreError};
+use crate::server::store::{Row, Store};
 
 /// The maximum number of cached identities.
 const IDENTITIES: u64 = 20_000;
@@ -248,17 +247,19 @@ impl Authenticator {
         Ok(Some((principal, (user.0, until))))
     }
 
-    /// A user with the roles in all organizations; `None` if there is no such user, or the access has ended.
-    async fn user_principal(&self, user: Uuid) -> Result<Option<(Principal, Ends)>, StoreError> {
+    /// A user with the roles in all organizations, the end of the user's access, and the first end of a role; `None` if
+    /// there is no such user.
+    ///
+    /// # Errors
+    /// 401 with the end if the access has ended: only the user has a token that proves so much.
+    async fn user_principal(&self, user: Uuid) -> Result<Option<(Principal, Ends)>, Error> {
         let id = user.to_string();
         let Some(row) = self.store.get(Kind::User, &id).await? else {
             return Ok(None);
         };
         let (end, now) = (end_of(&row), self.clock.now());
+        not_ended(&row, now)?;
         let has_ended = |end: Option<EndTime>| end.is_some_and(|end| end.has_passed(now));
-        if has_ended(end) {
-            return Ok(None);
-        }
         let mut memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
         memberships.retain(|row| !has_ended(end_of(row)));
         let until = memberships.iter().filter_map(end_of).min();

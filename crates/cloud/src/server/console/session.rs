@@ -160,14 +160,19 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     ))
 }
 
+/// The page to sign in, which leads back to `path`.
+pub(super) fn sign_in_and_return_to(path: &str) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    format!("/sign-in?{}", query.append_pair("return_to", path).finish())
+}
+
 /// The page to sign in, which leads back to the page of the request if that one can be opened again.
 fn sign_in_path(parts: &Parts) -> String {
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     if parts.method != Method::GET || path == "/" {
         return "/sign-in".to_owned();
     }
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    format!("/sign-in?{}", query.append_pair("return_to", path).finish())
+    sign_in_and_return_to(path)
 }
 
 /// The path, if it is one of this server and no other host's in disguise (`//host`, `/\host`).

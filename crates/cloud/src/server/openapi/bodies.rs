@@ -184,7 +184,8 @@ pub(in crate::server) struct NewPassword {
     password: Password,
 }
 
-/// The credentials of a login: e-mail and password for `password`, an API key for `api_key`.
+/// The credentials of a login: e-mail and password for `password`, an API key for `api_key`, a code that a person
+/// granted for `browser` and `device`.
 pub(in crate::server) struct LoginRequest;
 
 impl ToSchema for LoginRequest {}
@@ -192,6 +193,7 @@ impl ToSchema for LoginRequest {}
 impl PartialSchema for LoginRequest {
     fn schema() -> RefOr<Schema> {
         let one = OneOfBuilder::new().item(Login::schema()).item(ApiKeyLogin::schema());
+        let one = one.item(BrowserLogin::schema()).item(DeviceCodeLogin::schema());
         Schema::OneOf(one.build()).into()
     }
 }
@@ -208,6 +210,92 @@ pub(in crate::server) struct Token {
 struct ApiKeyLogin {
     #[schema(inline, write_only)]
     api_key: Secret,
+}
+
+/// The code that came to the program with the browser.
+#[derive(ToSchema)]
+struct BrowserLogin {
+    #[schema(inline, write_only)]
+    code: Secret,
+    /// The text whose SHA-256 is the `code_challenge`.
+    #[schema(inline, write_only)]
+    code_verifier: Secret,
+    redirect_uri: String,
+}
+
+/// The code of a program that waits. Until a person has decided, the response is 400, whose message begins with
+/// `authorization_pending:`, `slow_down:`, `access_denied:` or `expired_token:` (RFC 8628, 3.5).
+#[derive(ToSchema)]
+struct DeviceCodeLogin {
+    #[schema(inline, write_only)]
+    device_code: Secret,
+}
+
+/// A program that is to be logged in.
+#[derive(ToSchema)]
+pub(in crate::server) struct Program {
+    /// Its name, which the person sees: at most 64 characters.
+    name: DisplayName,
+}
+
+/// The codes of a login that waits for a person.
+#[derive(ToSchema)]
+pub(in crate::server) struct DeviceLogin {
+    /// The code with which the program asks for its token.
+    device_code: Secret,
+    /// The code that the person types.
+    #[schema(examples("WDJB-MJHT"))]
+    user_code: String,
+    /// The page for the code.
+    verification_uri: String,
+    /// The page, with the code filled in.
+    verification_uri_complete: String,
+    /// Seconds.
+    expires_in: u32,
+    /// The minimum number of seconds between two requests for the token.
+    interval: u32,
+}
+
+/// A login that you grant to a program.
+#[derive(ToSchema)]
+pub(in crate::server) struct LoginGrantRequest {
+    /// The name of the program: at most 64 characters.
+    name: DisplayName,
+    /// The address of the program: `http://127.0.0.1:PORT/` or `http://[::1]:PORT/`.
+    #[schema(examples("http://127.0.0.1:49152/"))]
+    redirect_uri: String,
+    /// The SHA-256 of a verifier that only the program has (RFC 7636, S256).
+    #[schema(
+        min_length = 43,
+        max_length = 43,
+        examples("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
+    )]
+    code_challenge: String,
+}
+
+/// The code for the program, which is valid once and for a minute.
+#[derive(ToSchema)]
+pub(in crate::server) struct GrantedLogin {
+    code: Secret,
+}
+
+/// Your decision about a program that shows a code.
+#[derive(ToSchema)]
+pub(in crate::server) struct DeviceDecision {
+    #[schema(examples("WDJB-MJHT"))]
+    user_code: String,
+    /// Without it, nothing is decided.
+    #[schema(nullable = false)]
+    approved: Option<bool>,
+}
+
+/// A program that waits for your decision.
+#[derive(ToSchema)]
+pub(in crate::server) struct WaitingProgram {
+    /// Its name, as it says.
+    name: DisplayName,
+    /// The address from which it asked.
+    address: String,
 }
 
 /// The settings of a token.
@@ -320,7 +408,8 @@ pub(in crate::server) struct AuditRow {
     kind: String,
     object_id: String,
     /// `create`, `update`, `delete`; `failed-login`, `read` (of credentials) or `issue` (a token for a kube-apiserver),
-    /// counted by the hour; or `forget`, for rows that were deleted because the log exceeded its limit.
+    /// counted by the hour; `recover`, by which a user became an operator on the server's machine; or `forget`, for rows
+    /// that were deleted because the log exceeded its limit.
     #[schema(examples("update"))]
     action: String,
     /// `user:ID`, `cluster:ID` or `system`; empty if nobody logged in.

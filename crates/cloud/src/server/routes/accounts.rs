@@ -18,7 +18,7 @@ use crate::server::principal::Authenticated;
 /// The maximum lifetime of a token that a user creates: a year.
 pub(super) const LONGEST: u32 = 365 * 24 * 60 * 60;
 
-/// The time after a login in which it may create tokens that outlive it.
+/// The time after a login in which it may create tokens that outlive it, grant logins to programs, and make operators.
 const RECENT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The maximum lifetime of any token.
@@ -178,12 +178,32 @@ async fn still_logged_in(transaction: &mut Transaction, user: &str, token: Optio
     Ok(user.ok_or_else(Refusal::unauthenticated)?)
 }
 
-/// Checks that a token which outlives the one of the request is asked for soon after a login. Otherwise a login that
-/// was stolen for a moment would be access for a year.
+/// Checks that a token which outlives the one of the request is asked for soon after a login.
 async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_at: Timestamp) -> Result<(), Error> {
     if expires_at <= caller.expires_at {
         return Ok(());
     }
+    let action = format!(
+        "expires_in_seconds: a token that is valid for longer than the one of the request, which expires at {},",
+        caller.expires_at
+    );
+    let checked = check_recent_login(transaction, caller, &action).await;
+    checked.map_err(|error| match error {
+        Error::Refused(refusal) => Error::Refused(Refusal {
+            field: Some("expires_in_seconds".to_owned()),
+            ..refusal
+        }),
+        error => error,
+    })
+}
+
+/// Checks that the token of the caller is a login of the last minutes, which `action` needs. Otherwise a login that was
+/// stolen for a moment would be access for a year.
+pub(super) async fn check_recent_login(
+    transaction: &mut Transaction,
+    caller: &Claims,
+    action: &str,
+) -> Result<(), Error> {
     let row = transaction.get(Kind::Token, &caller.id.to_string()).await?;
     let is_recent = |row: Row| {
         let made: Option<Timestamp> = row.created_at.parse().ok();
@@ -192,14 +212,11 @@ async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_
     if row.is_some_and(is_recent) {
         return Ok(());
     }
-    let reason = format!(
-        "a token that is valid for longer than the one of the request, which expires at {}, needs a login of the last {} minutes: \
-         log in again (tidewaiter cloud login), and create it then",
-        caller.expires_at,
+    let message = format!(
+        "{action} needs a login of the last {} minutes: log in again (tidewaiter cloud login), and repeat the command",
         RECENT.as_mins()
     );
-    let refusal = Refusal::field("expires_in_seconds", reason);
-    Err(refusal.with_status(http::StatusCode::FORBIDDEN).into())
+    Err(Refusal::forbidden(message).into())
 }
 
 fn token_shown(row: &Row) -> Map<String, Value> {

@@ -8,7 +8,8 @@ use super::route::{
     SCRIPT, created, entry, json, list, one, organization, patch, to,
 };
 use super::{
-    accounts, api_keys, catalogue, clusters, collection, documents, invitations, lists, login, members, operators,
+    accounts, api_keys, catalogue, clusters, collection, documents, invitations, lists, login, login_grants, members,
+    operators,
     organizations, rules, script_templates, scripts, stream,
 };
 use crate::models::{
@@ -20,9 +21,10 @@ use crate::server::http::endpoint::{Input, Output, Permission};
 use crate::server::keys::token::AcceptedUses;
 use crate::server::openapi::bodies::{
     AcceptedInvitation, AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey,
-    CreatedInvitation, CreatedToken, Deletion, Invitation, InvitationAcceptance, InvitationSecret, InvitationSpec,
-    Lock, LoginRequest, MemberSpec, Membership, NewPassword, Operator, PasswordChange, RoleChange, RuleOfRole,
-    ScriptTemplate, Token, TokenInfo, TokenSpec, UpgradeReport, user_body,
+    CreatedInvitation, CreatedToken, Deletion, DeviceDecision, DeviceLogin, GrantedLogin, Invitation,
+    InvitationAcceptance, InvitationSecret, InvitationSpec, Lock, LoginGrantRequest, LoginRequest, MemberSpec,
+    Membership, NewPassword, Operator, PasswordChange, Program, RoleChange, RuleOfRole, ScriptTemplate, Token,
+    TokenInfo, TokenSpec, UpgradeReport, WaitingProgram, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;
@@ -31,7 +33,8 @@ use crate::server::store::Action;
 pub(super) fn accounts() -> Vec<Route> {
     let t = "Account";
     vec![
-        entry(Method::POST, "/v3/login/{method}", t, Permission::Anyone, to!(login::log_in), json::<LoginRequest>(), one::<Token>(), "Log in with `password` (or `email`, which is the same), or, as a cluster, with `api_key`").refusing(StatusCode::UNAUTHORIZED),
+        entry(Method::POST, "/v3/login/{method}", t, Permission::Anyone, to!(login::log_in), json::<LoginRequest>(), one::<Token>(), "Log in with `password` (or `email`, which is the same), with what a person granted (`browser`, `device`), or, as a cluster, with `api_key`").refusing(StatusCode::UNAUTHORIZED),
+        entry(Method::POST, "/v3/login/device/authorization", t, Permission::Anyone, to!(login_grants::begin_device), json::<Program>(), one::<DeviceLogin>(), "Begin the login of a program that shows a code to a person (RFC 8628)"),
         entry(Method::GET, "/v3/authenticate", t, Permission::Known, to!(accounts::authenticate), Input::Nothing, one::<Authenticated>(), "Show the identity that a token belongs to").with(&[]).accepting(AcceptedUses::Any),
         entry(Method::GET, "/v3/account", t, Permission::User, to!(accounts::get), Input::Nothing, one::<Account>(), "Get your own account"),
         entry(Method::PUT, "/v3/account", t, Permission::User, to!(accounts::change), json::<AccountSpec>(), one::<Account>(), "Replace your own account").with(IF_MATCH),
@@ -43,6 +46,8 @@ pub(super) fn accounts() -> Vec<Route> {
         entry(Method::GET, "/v3/account/tokens", t, Permission::User, to!(accounts::list_tokens), Input::Nothing, list::<TokenInfo>(), "List your own tokens"),
         entry(Method::POST, "/v3/account/tokens", t, Permission::User, to!(accounts::create_token, None), json::<TokenSpec>(), created::<CreatedToken>(), "Create a token; it is shown only once").shown_once(),
         entry(Method::DELETE, "/v3/account/tokens/{id}", t, Permission::User, to!(accounts::revoke_token), Input::Nothing, Output::Nothing, "Revoke a token; `current` is the one of the request"),
+        entry(Method::POST, "/v3/account/login-grants", t, Permission::User, to!(login_grants::grant), json::<LoginGrantRequest>(), one::<GrantedLogin>(), "Grant your login to a program on your machine (RFC 8252); needs a login of the last ten minutes"),
+        entry(Method::PUT, "/v3/account/login-grants/device", t, Permission::User, to!(login_grants::decide_device), json::<DeviceDecision>(), one::<WaitingProgram>(), "Show the program that shows a code, or grant it your login, which needs a login of the last ten minutes"),
         entry(Method::GET, "/v3/account/access_tokens", t, Permission::User, to!(accounts::list_tokens), Input::Nothing, list::<TokenInfo>(), "List your own tokens, as clients of the original service do"),
         entry(Method::POST, "/v3/account/access_tokens", t, Permission::User, to!(accounts::create_token, Some(accounts::LONGEST)), json::<AccessTokenSpec>(), created::<CreatedToken>(), "Create a token that is valid for a year by default; it is shown only once").shown_once(),
         entry(Method::GET, "/v3/account/access_tokens/{id}", t, Permission::User, to!(accounts::get_token), Input::Nothing, one::<TokenInfo>(), "Get one of your own tokens, without its text"),

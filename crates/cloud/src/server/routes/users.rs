@@ -16,7 +16,7 @@ use crate::server::store::{SecretColumn, membership_id};
 const END: &str = "expires_at";
 
 /// Adds `user`, who existed before, to `organization` with `role`, until `end` if there is one.
-pub(super) async fn join_existing(
+pub(crate) async fn join_existing(
     transaction: &mut Transaction,
     organization: &str,
     user: &str,
@@ -127,7 +127,7 @@ pub(super) async fn change_role(
 }
 
 /// Replaces a user's fields by those of `document` and the telephone number.
-pub(super) async fn rewrite(
+pub(crate) async fn rewrite(
     transaction: &mut Transaction,
     before: &Row,
     document: Document,
@@ -213,7 +213,7 @@ async fn only_holder(
 }
 
 /// Sets the password of a user, and revokes all tokens of the user except `kept`.
-pub(super) async fn replace_password(
+pub(crate) async fn replace_password(
     transaction: &mut Transaction,
     user: &Row,
     hash: String,
