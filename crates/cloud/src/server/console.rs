@@ -6,17 +6,33 @@
 //! without JavaScript and carries the token of its session (`session`); a page that may be shown to nobody else is not
 //! stored by a cache.
 
+mod access;
+mod account;
 mod api;
 mod assets;
+mod audit;
+mod catalogue;
+mod change;
+mod controls;
+mod directory;
+mod effect;
 mod fields;
 mod home;
+mod operators;
 mod page;
+mod people;
+mod registries;
+mod roles;
+mod rule;
 mod session;
 mod sign_in;
+mod teams;
+mod value;
+mod visit;
 
 use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use http::StatusCode;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -47,8 +63,86 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .route("/sign-in", get(sign_in::show).post(sign_in::with_password))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/assets/{name}", get(assets::get))
+        .merge(account_pages())
+        .merge(operator_pages())
+        .merge(below_organization(access_pages()))
+        .merge(below_organization(other_pages()))
         .layer(axum::middleware::map_response(protect))
         .with_state(Console { app, api })
+}
+
+/// Serves pages of an organization, whose paths begin with it.
+fn below_organization(pages: Vec<(&str, MethodRouter<Console>)>) -> Router<Console> {
+    pages.into_iter().fold(Router::new(), |router, (rest, page)| {
+        router.route(&format!("/organizations/{{organization}}{rest}"), page)
+    })
+}
+
+/// The pages of the signed-in person.
+fn account_pages() -> Router<Console> {
+    Router::new()
+        .route("/account", get(account::show).post(account::change_profile))
+        .route("/account/password", post(account::change_password))
+        .route("/account/keys", post(account::add_key))
+        .route("/account/keys/{id}/delete", post(account::delete_key))
+        .route("/account/tokens", post(account::create_token))
+        .route("/account/tokens/{id}/revoke", post(account::revoke_token))
+}
+
+/// The pages of operators.
+fn operator_pages() -> Router<Console> {
+    Router::new()
+        .route("/operators", get(operators::show).post(operators::add))
+        .route("/operators/audit", get(audit::of_server))
+        .route("/operators/lock", post(operators::lock))
+        .route("/operators/organizations", post(operators::create_organization))
+        .route("/operators/{id}/remove", post(operators::remove))
+}
+
+/// The pages of an organization about access.
+fn access_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
+    vec![
+        ("/access", get(access::show_all)),
+        ("/access/logins", get(access::logins)),
+        ("/access/grant", get(access::grant_form).post(access::grant)),
+        ("/access/{id}", get(access::show)),
+        ("/access/{id}/end", post(access::set_end)),
+        ("/access/{id}/withdraw", post(access::withdraw)),
+        ("/people", get(people::show_all).post(people::create)),
+        ("/people/new", get(people::create_form)),
+        ("/people/{id}", get(people::show)),
+        ("/people/{id}/role", post(people::set_role)),
+        ("/people/{id}/end", post(people::set_end)),
+        ("/people/{id}/logins", post(people::end_logins)),
+        ("/people/{id}/remove", post(people::remove)),
+        ("/people/{id}/keys/{key}/delete", post(people::delete_key)),
+        ("/teams", post(teams::create)),
+        ("/teams/{id}", get(teams::show).post(teams::rename)),
+        ("/teams/{id}/members", post(teams::add_member)),
+        ("/teams/{id}/members/{user}/remove", post(teams::remove_member)),
+        ("/teams/{id}/delete", post(teams::delete)),
+        ("/roles", get(roles::show_all).post(roles::create)),
+        ("/roles/new", get(roles::create_form)),
+        ("/roles/{id}", get(roles::show).post(roles::update)),
+        ("/roles/{id}/delete", post(roles::delete)),
+    ]
+}
+
+/// The other pages of an organization.
+fn other_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
+    vec![
+        ("/registries", get(registries::show_all).post(registries::create)),
+        ("/registries/new", get(registries::create_form)),
+        ("/registries/{id}", get(registries::show).post(registries::update)),
+        ("/registries/{id}/delete", post(registries::delete)),
+        ("/catalogue", get(catalogue::show_all)),
+        ("/catalogue/{type}/{implementation}", get(catalogue::show)),
+        (
+            "/catalogue/{type}/{implementation}/{version}",
+            get(catalogue::show_version),
+        ),
+        ("/audit", get(audit::show)),
+    ]
 }
 
 /// Adds the headers by which a browser keeps others out of a page.
