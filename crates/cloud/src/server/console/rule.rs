@@ -64,8 +64,8 @@ impl Rule {
         }
     }
 
-    /// The rules of a form, in which each field occurs once for each rule. A rule whose lists are all empty is left
-    /// out.
+    /// The rules of a form, in which each field occurs once for each rule. A rule without verbs and
+    /// without what they are for is left out.
     pub(super) fn of_form(form: &FormFields) -> Vec<Self> {
         let types: Vec<&str> = form.all("type").collect();
         let nth = |field, index| form.all(field).nth(index).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Rule {
     }
 
     fn is_empty(&self) -> bool {
-        let lists = [&self.groups, &self.resources, &self.names, &self.verbs, &self.urls];
+        let lists = [&self.resources, &self.verbs, &self.urls];
         lists.into_iter().all(Vec::is_empty)
     }
 
@@ -178,7 +178,7 @@ impl fmt::Display for Rule {
         }
         f.write_str(&self.resources.join(", "))?;
         let groups: Vec<&str> = self.groups.iter().map(|group| shown(group)).collect();
-        if !groups.is_empty() {
+        if groups.iter().any(|group| *group != CORE) {
             write!(f, " in {}", groups.join(", "))?;
         }
         if !self.names.is_empty() {
