@@ -8,11 +8,17 @@
 
 mod api;
 mod assets;
+mod change;
+mod controls;
+mod directory;
 mod fields;
 mod home;
 mod page;
+mod parts;
 mod session;
 mod sign_in;
+mod value;
+mod visit;
 
 use axum::Router;
 use axum::response::Response;

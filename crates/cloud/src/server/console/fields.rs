@@ -33,6 +33,11 @@ impl FormFields {
         self.get(name).filter(|value| !value.is_empty())
     }
 
+    /// All fields with their values.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         let named = self.0.iter().filter(move |(key, _)| key == name);
         named.map(|(_, value)| value.as_str())
