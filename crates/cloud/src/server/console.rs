@@ -20,6 +20,7 @@ mod fields;
 mod home;
 mod operators;
 mod page;
+mod parts;
 mod people;
 mod registries;
 mod roles;

@@ -8,8 +8,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::api::Problem;
+use super::controls::with_query;
 use super::fields::FormFields;
 use super::page::{Page, csrf, failed, problem};
+use super::parts::DONE;
 use super::see_other;
 use super::session::{CSRF, Session};
 use super::visit::Place;
@@ -72,7 +74,7 @@ pub(super) async fn submit(
             .api
             .send(change.method, change.path, change.body.as_ref(), form.filled(ETAG));
         match sent.await {
-            Ok(_) => return see_other(&change.then),
+            Ok(_) => return see_other(&with_query(&change.then, &[DONE])),
             Err(problem) => refused = Some(problem),
         }
     }

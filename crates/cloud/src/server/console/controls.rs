@@ -119,12 +119,14 @@ pub(super) fn with_query(path: &str, query: &[(&str, &str)]) -> String {
 }
 
 /// A time of the API: RFC 3339, or milliseconds since 1970.
+pub(super) fn timestamp(time: &str) -> Option<Timestamp> {
+    let millis = time.parse().ok().map(Timestamp::from_millisecond);
+    millis.and_then(Result::ok).or_else(|| time.parse().ok())
+}
+
+/// A time of the API, which the script shows in the time zone of the browser.
 pub(super) fn time(time: &str) -> Markup {
-    let millis = time
-        .parse()
-        .ok()
-        .and_then(|millis| Timestamp::from_millisecond(millis).ok());
-    match millis.or_else(|| time.parse().ok()) {
+    match timestamp(time) {
         Some(at) => {
             let at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             html! { time datetime=(at) title=(at) { (at) } }

@@ -39,6 +39,8 @@ pub(super) struct Session {
     pub(super) csrf: String,
     /// The time of the request, for ends of access.
     pub(super) now: Timestamp,
+    /// The person administers the server.
+    pub(super) is_operator: bool,
 }
 
 /// The form that a signed-in person sent, from a page of this session.
@@ -72,11 +74,14 @@ impl FromRequestParts<Console> for Session {
         let account = account.map_err(|error| failed(None, &Problem::internal(&error)))?;
         let csrf = URL_SAFE_NO_PAD.encode(head::<32>(format!("csrf {token}").as_bytes()));
         let now = console.app.clock.now();
+        // The list is refused to everybody else.
+        let is_operator = api.get(Path::new(["operators"]).query("limit", 1)).await.is_ok();
         Ok(Self {
             api,
             account,
             csrf,
             now,
+            is_operator,
         })
     }
 }

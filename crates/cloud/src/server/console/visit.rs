@@ -4,13 +4,14 @@ use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
-use maud::Markup;
+use maud::{Markup, html};
 
 use super::Console;
 use super::api::{Api, Problem};
 use super::directory::{Bindings, Directory, organization};
 use super::fields::FormFields;
 use super::page::{Page, failed};
+use super::parts::done;
 use super::session::{Posted, Session};
 use super::value::text;
 use crate::client::Path;
@@ -121,7 +122,7 @@ impl Visit {
             status: StatusCode::OK,
         };
         match content {
-            Ok(content) => page.with(&content),
+            Ok(content) => page.with(&html! { (done(&self.query)) (content) }),
             Err(problem) => failed(Some(&self.session), &problem),
         }
     }
