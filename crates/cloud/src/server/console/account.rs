@@ -1,6 +1,6 @@
 //! The account of the signed-in person: name, password, SSH keys, and tokens for programs.
 
-use axum::extract::Path as Segment;
+use axum::extract::{Path as Segment, RawQuery};
 use axum::response::Response;
 use http::{Method, StatusCode};
 use maud::{Markup, html};
@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::api::Problem;
 use super::change::{Change, Review, SECRET, submit};
 use super::controls::{button, end_input, end_of, ends, facts, form, input, required, secret, table, time};
+use super::fields::FormFields;
 use super::page::{Page, failed, problem};
+use super::parts::done;
 use super::session::{Posted, Session};
 use super::value::text;
 use crate::client::Path;
@@ -35,9 +37,10 @@ fn page<'a>(session: &'a Session, title: &'a str, status: StatusCode) -> Page<'a
     }
 }
 
-pub(super) async fn show(session: Session) -> Response {
+pub(super) async fn show(session: Session, RawQuery(query): RawQuery) -> Response {
+    let query = FormFields::parse(query.unwrap_or_default().as_bytes());
     match content(&session).await {
-        Ok(content) => page(&session, "My account", StatusCode::OK).with(&content),
+        Ok(content) => page(&session, "My account", StatusCode::OK).with(&html! { (done(&query)) (content) }),
         Err(problem) => failed(Some(&session), &problem),
     }
 }
@@ -236,7 +239,7 @@ pub(super) async fn create_token(sent: Posted) -> Response {
     match made {
         Ok(answer) => page(&sent.session, "Token created", StatusCode::CREATED).with(&html! {
             p { "Copy the token now. It is not shown again." }
-            pre tabindex="0" { (text(&answer.value, "token")) }
+            pre.secret tabindex="0" { (text(&answer.value, "token")) }
             p { "It ends at " (time(text(&answer.value, "expires_at"))) ". " a href=(HERE) { "Back to the account" } }
         }),
         Err(refused) => page(&sent.session, "Create a token", refused.status).with(&html! {

@@ -130,10 +130,7 @@ pub(super) async fn of_server(session: Session, RawQuery(query): RawQuery) -> Re
 fn content(here: &str, query: &FormFields, part: &Part, directory: Option<&Directory>) -> Markup {
     let value = |name| query.get(name).unwrap_or_default();
     let filters = ["actor", "kind", "since"].map(|name| (name, value(name)));
-    let name = |id: &str| match directory {
-        Some(directory) => directory.link(id),
-        None => html! { code { (id) } },
-    };
+    let name = |id: &str| directory.map_or_else(|| html! { code { (id) } }, |directory| directory.link(id));
     let rows = html! {
         @for row in &part.rows {
             tr {
@@ -168,10 +165,10 @@ fn content(here: &str, query: &FormFields, part: &Part, directory: Option<&Direc
 
 /// The author of a change: `user:ID`, `cluster:ID` or a word.
 fn actor(actor: &str, name: impl Fn(&str) -> Markup) -> Markup {
-    match actor.split_once(':') {
-        Some((_, id)) => name(id),
-        None => html! { (actor) },
-    }
+    let Some((_, id)) = actor.split_once(':') else {
+        return html! { (actor) };
+    };
+    name(id)
 }
 
 fn pretty(row: &Value, field: &str) -> String {

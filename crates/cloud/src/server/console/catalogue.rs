@@ -18,7 +18,7 @@ const AT_ONCE: usize = 8;
 
 pub(super) async fn show_all(visit: Visit) -> Response {
     let content = visit.api().get(Path::new(["plugins"])).await.map(|answer| {
-        let definitions = answer.value.as_object().into_iter().flat_map(|types| types.values());
+        let definitions = answer.value.as_object().into_iter().flat_map(serde_json::Map::values);
         let definitions = definitions.filter_map(Value::as_array).flatten();
         let rows = html! {
             @for definition in definitions {
@@ -99,8 +99,8 @@ async fn installed(visit: &Visit, clusters: &[Value]) -> Result<Markup, Problem>
         let plugins = visit.api().all(path).await?;
         Ok::<_, Problem>((cluster, plugins))
     };
-    let reads = stream::iter(clusters.iter().cloned().map(plugins)).buffered(AT_ONCE);
-    let found: Vec<(Value, Vec<Value>)> = reads.try_collect().await?;
+    let reads: Vec<_> = clusters.iter().cloned().map(plugins).collect();
+    let found: Vec<(Value, Vec<Value>)> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
     Ok(html! {
         @for (cluster, plugins) in &found {
             @for plugin in plugins.iter().filter(|plugin| is_shown(visit, plugin)) {

@@ -126,13 +126,11 @@ pub(super) fn timestamp(time: &str) -> Option<Timestamp> {
 
 /// A time of the API, which the script shows in the time zone of the browser.
 pub(super) fn time(time: &str) -> Markup {
-    match timestamp(time) {
-        Some(at) => {
-            let at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            html! { time datetime=(at) title=(at) { (at) } }
-        }
-        None => html! { (time) },
-    }
+    let Some(at) = timestamp(time) else {
+        return html! { (time) };
+    };
+    let at = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    html! { time datetime=(at) title=(at) { (at) } }
 }
 
 /// The end of the access that `object` gives.

@@ -1,6 +1,6 @@
 //! The operators of the server, and its organizations as far as an operator is a member of them.
 
-use axum::extract::Path as Segment;
+use axum::extract::{Path as Segment, RawQuery};
 use axum::response::Response;
 use http::{Method, StatusCode};
 use maud::{Markup, html};
@@ -10,14 +10,17 @@ use super::api::{Api, Problem};
 use super::change::{Change, Review, submit};
 use super::controls::{button, form, input, required, select, table, time};
 use super::directory::organization;
+use super::fields::FormFields;
 use super::page::{Page, failed};
+use super::parts::done;
 use super::session::{Posted, Session};
 use super::value::text;
 use crate::client::Path;
 
 const HERE: &str = "/operators";
 
-pub(super) async fn show(session: Session) -> Response {
+pub(super) async fn show(session: Session, RawQuery(query): RawQuery) -> Response {
+    let query = FormFields::parse(query.unwrap_or_default().as_bytes());
     let page = Page {
         title: "Operators",
         session: Some(&session),
@@ -25,7 +28,7 @@ pub(super) async fn show(session: Session) -> Response {
         status: StatusCode::OK,
     };
     match content(&session).await {
-        Ok(content) => page.with(&content),
+        Ok(content) => page.with(&html! { (done(&query)) (content) }),
         Err(problem) => failed(Some(&session), &problem),
     }
 }

@@ -165,8 +165,8 @@ pub(super) async fn rename(sent: Sent) -> Response {
 }
 
 /// The body that replaces the members of a team.
-fn members_body<'a>(members: impl Iterator<Item = &'a str>) -> Option<Value> {
-    Some(json!({ "user_ids": members.collect::<Vec<_>>() }))
+fn members_body<'a>(members: impl Iterator<Item = &'a str>) -> Value {
+    json!({ "user_ids": members.collect::<Vec<_>>() })
 }
 
 pub(super) async fn add_member(sent: Sent) -> Response {
@@ -175,7 +175,7 @@ pub(super) async fn add_member(sent: Sent) -> Response {
         let id = directory.named_user(person).map_or(person, |user| text(user, "id"));
         let members = list(team, "user_ids").filter_map(Value::as_str).chain([id]);
         let effect = html! { p { (directory.link(id)) " becomes a member and gets these roles." } };
-        (Method::PATCH, members_body(members), effect)
+        (Method::PATCH, Some(members_body(members)), effect)
     })
     .await
 }
@@ -185,7 +185,7 @@ pub(super) async fn remove_member(sent: Sent) -> Response {
     change(&sent, "Remove the member", |team, directory| {
         let members = list(team, "user_ids").filter_map(Value::as_str).filter(|id| *id != person);
         let effect = html! { p { (directory.link(person)) " leaves the team, and loses these roles if nothing else gives them." } };
-        (Method::PATCH, members_body(members), effect)
+        (Method::PATCH, Some(members_body(members)), effect)
     })
     .await
 }
