@@ -13,6 +13,7 @@ use super::controls::{
 };
 use super::directory::{Directory, has_ended};
 use super::page::failed;
+use super::parts::breadcrumbs;
 use super::rule::Rule;
 use super::value::{list, text};
 use super::visit::{Sent, Visit};
@@ -150,6 +151,7 @@ async fn binding(visit: &Visit) -> Result<Markup, Problem> {
     let here = visit.page_path(&format!("access/{id}"));
     let session = &visit.session;
     Ok(html! {
+        (breadcrumbs(&[(&*visit.page_path("access"), "Access")]))
         (described(visit, &directory, &binding))
         @if visit.is_admin() {
             h2 { "Change" }

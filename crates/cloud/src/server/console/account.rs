@@ -164,7 +164,7 @@ pub(super) async fn change_password(sent: Posted) -> Response {
         (secret("Current password", &old, "current-password"))
         (secret("New password (12 to 256 characters)", &new, "new-password"))
     };
-    let field = |name: &str| sent.form.get(name).unwrap_or_default();
+    let field = |name: &str| sent.form.secret(name).unwrap_or_default();
     let body = json!({ "old_password": field(&old), "new_password": field(&new) });
     let change = change(Method::PUT, path(["password"]), Some(body));
     let review = async { Ok(Review::new("Change the password", effect).asking(asks)) };

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::api::Problem;
 use super::controls::{facts, next, table};
+use super::parts::breadcrumbs;
 use super::value::{list, text};
 use super::visit::Visit;
 use crate::client::Path;
@@ -80,6 +81,7 @@ async fn definition(visit: &Visit) -> Result<Markup, Problem> {
     let answer = answer.await?;
     let installed = installed(visit, answer.value.as_array().map(Vec::as_slice).unwrap_or_default()).await?;
     Ok(html! {
+        (breadcrumbs(&[(&*visit.page_path("catalogue"), "Catalogue")]))
         (facts(&[
             ("Type", html! { (text(&definition, "type")) }),
             ("Implementation", html! { (text(&definition, "implementation")) }),

@@ -12,6 +12,8 @@ use super::controls::{
     ROWS, button, end_input, end_of, ends, facts, form, input, next, required, secret, select, table, time,
 };
 use super::directory::{Bindings, Directory};
+use super::page::failed;
+use super::parts::breadcrumbs;
 use super::teams;
 use super::value::{list, text};
 use super::visit::{Sent, Visit};
@@ -109,7 +111,7 @@ pub(super) async fn create(sent: Sent) -> Response {
         ("Role", html! { (field("role")) }),
         ("Access ends", ends(&body, sent.visit.session.now)),
     ]);
-    if let Some(password) = sent.form.filled(&format!("{SECRET}password")) {
+    if let Some(password) = sent.form.secret(&format!("{SECRET}password")) {
         body["password"] = Value::from(password);
     }
     let asks = secret(
@@ -210,17 +212,20 @@ fn path(visit: &Visit) -> Path {
 }
 
 pub(super) async fn show(visit: Visit) -> Response {
-    let content = Person::read(&visit).await.map(|person| {
-        html! {
-            (person.facts(&visit))
-            h2 { "SSH keys" }
-            (person.keys(&visit))
-            h2 { "Role bindings in effect" }
-            (bindings_table(&visit, &person.directory, &person.bindings()))
-            @if visit.is_admin() { (changes(&visit, &person)) }
-        }
-    });
-    visit.page("Person", content)
+    let person = match Person::read(&visit).await {
+        Ok(person) => person,
+        Err(problem) => return failed(Some(&visit.session), &problem),
+    };
+    let content = html! {
+        (breadcrumbs(&[(&*visit.page_path("people"), "People and teams")]))
+        (person.facts(&visit))
+        h2 { "SSH keys" }
+        (person.keys(&visit))
+        h2 { "Role bindings in effect" }
+        (bindings_table(&visit, &person.directory, &person.bindings()))
+        @if visit.is_admin() { (changes(&visit, &person)) }
+    };
+    visit.page(text(&person.user, "name"), Ok(content))
 }
 
 fn changes(visit: &Visit, person: &Person) -> Markup {

@@ -10,6 +10,7 @@ use super::api::Problem;
 use super::change::{Change, Review, SECRET, submit};
 use super::controls::{button, facts, form, input, secret, select, table, time};
 use super::fields::FormFields;
+use super::parts::breadcrumbs;
 use super::value::text;
 use super::visit::{Sent, Visit};
 
@@ -79,6 +80,7 @@ pub(super) async fn show(visit: Visit) -> Response {
     let path = visit.list("registries").below(visit.parameter("id"));
     let content = visit.api().get(path).await.map(|answer| {
         html! {
+            (breadcrumbs(&[(&*visit.page_path("registries"), "Registries")]))
             (described(&answer.value))
             @if visit.is_admin() {
                 h2 { "Change" }
@@ -114,8 +116,10 @@ fn spec(form: &FormFields) -> Value {
         "description": field("description"),
         "email": form.filled("email"),
     });
-    let secrets = form.pairs().filter(|(_, value)| !value.is_empty());
-    let secrets = secrets.filter_map(|(name, value)| Some((name.strip_prefix(SECRET)?.to_owned(), Value::from(value))));
+    let secrets = form.pairs().filter_map(|(name, _)| {
+        let value = form.secret(name)?;
+        Some((name.strip_prefix(SECRET)?.to_owned(), Value::from(value)))
+    });
     let mut credentials: Map<String, Value> = secrets.collect();
     if let (Some(Value::String(name)), Some(value)) = (credentials.remove("name"), credentials.remove("value")) {
         credentials.insert(name, value);

@@ -11,6 +11,8 @@ use super::change::{Change, Review, submit};
 use super::controls::{ROWS, button, ends, facts, form, input, select, table, time};
 use super::directory::Directory;
 use super::effect::{Effect, MAX_PEOPLE, effects};
+use super::page::failed;
+use super::parts::breadcrumbs;
 use super::rule::{Permission, Rule};
 use super::value::{list, text};
 use super::visit::{Sent, Visit};
@@ -53,11 +55,13 @@ pub(super) async fn create_form(visit: Visit) -> Response {
 }
 
 pub(super) async fn show(visit: Visit) -> Response {
-    let content = role(&visit).await;
-    visit.page("Role", content)
+    match role(&visit).await {
+        Ok((name, content)) => visit.page(&name, Ok(content)),
+        Err(problem) => failed(Some(&visit.session), &problem),
+    }
 }
 
-async fn role(visit: &Visit) -> Result<Markup, Problem> {
+async fn role(visit: &Visit) -> Result<(String, Markup), Problem> {
     let id = visit.parameter("id");
     let role = visit.api().get(visit.list("roles").below(id)).await?.value;
     let (directory, bindings) = (visit.directory().await?, visit.bindings().await?);
@@ -66,7 +70,8 @@ async fn role(visit: &Visit) -> Result<Markup, Problem> {
         .filter(|binding| text(binding, "authorization_role_id") == id);
     let live: Vec<&Value> = live.take(ROWS).collect();
     let here = visit.page_path(&format!("roles/{id}"));
-    Ok(html! {
+    let content = html! {
+        (breadcrumbs(&[(&*visit.page_path("roles"), "Roles")]))
         (facts(&[
             ("Name", html! { (text(&role, "name")) }),
             ("Description", html! { (text(&role, "description")) }),
@@ -84,7 +89,8 @@ async fn role(visit: &Visit) -> Result<Markup, Problem> {
             (form(&visit.session, &here, "Show the effect", &fields(&role)))
             (button(&visit.session, &format!("{here}/delete"), "Delete the role"))
         }
-    })
+    };
+    Ok((text(&role, "name").to_owned(), content))
 }
 
 fn rules(rules: &[Rule]) -> Markup {

@@ -22,7 +22,7 @@ pub(super) async fn show(RawQuery(query): RawQuery) -> Response {
 pub(super) async fn with_password(sent: UnauthenticatedForm) -> Response {
     let field = |name| sent.form.get(name).unwrap_or_default();
     let (email, return_to) = (field("email"), own_path(field("return_to")));
-    let login = json!({ "email": email, "password": field("password") });
+    let login = json!({ "email": email, "password": sent.form.secret("password").unwrap_or_default() });
     let path = Path::new(["login", "password"]);
     match sent.api.send(Method::POST, path, Some(&login), None).await {
         Ok(answer) => {

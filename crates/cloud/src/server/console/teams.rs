@@ -11,6 +11,7 @@ use super::change::{Change, Review, submit};
 use super::controls::{button, facts, form, input, required, table, time};
 use super::directory::{Bindings, Directory};
 use super::page::failed;
+use super::parts::breadcrumbs;
 use super::value::{list, text};
 use super::visit::{Sent, Visit};
 
@@ -70,24 +71,27 @@ fn of_team<'a>(bindings: impl Iterator<Item = &'a Value>, team: &str) -> Vec<&'a
 }
 
 pub(super) async fn show(visit: Visit) -> Response {
-    let content = read(&visit).await.map(|(answer, directory, bindings)| {
-        let team = &answer.value;
-        let live = of_team(bindings.live(), visit.parameter("id"));
-        html! {
-            (facts(&[
-                ("Name", html! { (text(team, "name")) }),
-                ("Description", html! { (text(team, "description")) }),
-                ("Created", time(text(team, "created_at"))),
-                ("ID", html! { code { (text(team, "id")) } }),
-            ]))
-            h2 { "Members" }
-            (members(&visit, &directory, team))
-            h2 { "Role bindings in effect" }
-            (bindings_table(&visit, &directory, &live))
-            @if visit.is_admin() { (changes(&visit, team)) }
-        }
-    });
-    visit.page("Team", content)
+    let (answer, directory, bindings) = match read(&visit).await {
+        Ok(found) => found,
+        Err(problem) => return failed(Some(&visit.session), &problem),
+    };
+    let team = &answer.value;
+    let live = of_team(bindings.live(), visit.parameter("id"));
+    let content = html! {
+        (breadcrumbs(&[(&*visit.page_path("people"), "People and teams")]))
+        (facts(&[
+            ("Name", html! { (text(team, "name")) }),
+            ("Description", html! { (text(team, "description")) }),
+            ("Created", time(text(team, "created_at"))),
+            ("ID", html! { code { (text(team, "id")) } }),
+        ]))
+        h2 { "Members" }
+        (members(&visit, &directory, team))
+        h2 { "Role bindings in effect" }
+        (bindings_table(&visit, &directory, &live))
+        @if visit.is_admin() { (changes(&visit, team)) }
+    };
+    visit.page(text(team, "name"), Ok(content))
 }
 
 fn members(visit: &Visit, directory: &Directory, team: &Value) -> Markup {
