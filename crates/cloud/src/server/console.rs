@@ -9,20 +9,27 @@
 mod api;
 mod assets;
 mod change;
+mod cluster;
+mod clusters;
 mod controls;
 mod directory;
 mod fields;
 mod home;
+mod keys;
+mod labels;
 mod page;
 mod parts;
+mod pool;
+mod report;
 mod session;
 mod sign_in;
+mod upgrades;
 mod value;
 mod visit;
 
 use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use http::StatusCode;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -53,8 +60,43 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .route("/sign-in", get(sign_in::show).post(sign_in::with_password))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/assets/{name}", get(assets::get))
+        .merge(below_organization(cluster_pages()))
         .layer(axum::middleware::map_response(protect))
         .with_state(Console { app, api })
+}
+
+/// Serves pages of an organization, whose paths begin with it.
+fn below_organization(pages: Vec<(&str, MethodRouter<Console>)>) -> Router<Console> {
+    pages.into_iter().fold(Router::new(), |router, (rest, page)| {
+        router.route(&format!("/organizations/{{organization}}{rest}"), page)
+    })
+}
+
+/// The pages of clusters.
+fn cluster_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
+    vec![
+        ("/clusters", get(clusters::show)),
+        ("/attach", get(clusters::attach)),
+        ("/clusters/{cluster}", get(cluster::show)),
+        ("/clusters/{cluster}/events", get(cluster::events)),
+        ("/clusters/{cluster}/keys", post(keys::create)),
+        ("/clusters/{cluster}/keys/{id}/delete", post(keys::delete)),
+        ("/clusters/{cluster}/labels", post(labels::create)),
+        ("/clusters/{cluster}/labels/{id}", post(labels::update)),
+        ("/clusters/{cluster}/labels/{id}/delete", post(labels::delete)),
+        ("/clusters/{cluster}/pools/{pool}", get(pool::show)),
+        ("/clusters/{cluster}/pools/{pool}/labels", post(labels::create)),
+        ("/clusters/{cluster}/pools/{pool}/labels/{id}", post(labels::update)),
+        (
+            "/clusters/{cluster}/pools/{pool}/labels/{id}/delete",
+            post(labels::delete),
+        ),
+        ("/clusters/{cluster}/upgrades", post(upgrades::create)),
+        ("/clusters/{cluster}/upgrades/{id}", get(upgrades::show)),
+        ("/clusters/{cluster}/upgrades/{id}/pause", post(upgrades::pause)),
+        ("/clusters/{cluster}/upgrades/{id}/resume", post(upgrades::resume)),
+        ("/clusters/{cluster}/upgrades/{id}/abort", post(upgrades::abort)),
+    ]
 }
 
 /// Adds the headers by which a browser keeps others out of a page.
