@@ -13,21 +13,28 @@ mod assets;
 mod audit;
 mod catalogue;
 mod change;
+mod cluster;
+mod clusters;
 mod controls;
 mod directory;
 mod effect;
 mod fields;
 mod home;
+mod keys;
+mod labels;
 mod operators;
 mod page;
 mod parts;
 mod people;
+mod pool;
 mod registries;
+mod report;
 mod roles;
 mod rule;
 mod session;
 mod sign_in;
 mod teams;
+mod upgrades;
 mod value;
 mod visit;
 
@@ -68,6 +75,7 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .merge(operator_pages())
         .merge(below_organization(access_pages()))
         .merge(below_organization(other_pages()))
+        .merge(below_organization(cluster_pages()))
         .layer(axum::middleware::map_response(protect))
         .with_state(Console { app, api })
 }
@@ -143,6 +151,33 @@ fn other_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
             get(catalogue::show_version),
         ),
         ("/audit", get(audit::show)),
+    ]
+}
+
+/// The pages of clusters.
+fn cluster_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
+    vec![
+        ("/clusters", get(clusters::show)),
+        ("/attach", get(clusters::attach)),
+        ("/clusters/{cluster}", get(cluster::show)),
+        ("/clusters/{cluster}/events", get(cluster::events)),
+        ("/clusters/{cluster}/keys", post(keys::create)),
+        ("/clusters/{cluster}/keys/{id}/delete", post(keys::delete)),
+        ("/clusters/{cluster}/labels", post(labels::create)),
+        ("/clusters/{cluster}/labels/{id}", post(labels::update)),
+        ("/clusters/{cluster}/labels/{id}/delete", post(labels::delete)),
+        ("/clusters/{cluster}/pools/{pool}", get(pool::show)),
+        ("/clusters/{cluster}/pools/{pool}/labels", post(labels::create)),
+        ("/clusters/{cluster}/pools/{pool}/labels/{id}", post(labels::update)),
+        (
+            "/clusters/{cluster}/pools/{pool}/labels/{id}/delete",
+            post(labels::delete),
+        ),
+        ("/clusters/{cluster}/upgrades", post(upgrades::create)),
+        ("/clusters/{cluster}/upgrades/{id}", get(upgrades::show)),
+        ("/clusters/{cluster}/upgrades/{id}/pause", post(upgrades::pause)),
+        ("/clusters/{cluster}/upgrades/{id}/resume", post(upgrades::resume)),
+        ("/clusters/{cluster}/upgrades/{id}/abort", post(upgrades::abort)),
     ]
 }
 

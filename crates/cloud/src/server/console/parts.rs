@@ -44,6 +44,11 @@ pub(super) fn badge(status: &str) -> Markup {
     html! { span class=(Tone::of(status).class()) { (status) } }
 }
 
+/// A value before and after a change.
+pub(super) fn changed(before: &str, after: &str) -> Markup {
+    html! { del.before { (before) } " → " ins.after { (after) } }
+}
+
 /// The message after a change, on the page that it leads to.
 pub(super) fn done(query: &FormFields) -> Markup {
     html! {
