@@ -500,7 +500,7 @@ async fn an_account_is_changed_by_its_owner(world: World) {
         .post("/account/tokens", &[("name", "ci"), ("days", "30")])
         .await
         .is(201);
-    let (_, token) = made.body.split_once("<pre class=\"secret\" tabindex=\"0\">").unwrap();
+    let (_, token) = made.body.split_once("aria-label=\"Token\"><code>").unwrap();
     let token = token.split_once('<').unwrap().0;
     world.get(token, "/v3/account").await.is(200);
     let page = browser.page("/account").await;

@@ -239,7 +239,7 @@ pub(super) async fn create_token(sent: Posted) -> Response {
     match made {
         Ok(answer) => page(&sent.session, "Token created", StatusCode::CREATED).with(&html! {
             p { "Copy the token now. It is not shown again." }
-            pre.secret tabindex="0" { (text(&answer.value, "token")) }
+            pre.secret tabindex="0" role="region" aria-label="Token" { code { (text(&answer.value, "token")) } }
             p { "It ends at " (time(text(&answer.value, "expires_at"))) ". " a href=(HERE) { "Back to the account" } }
         }),
         Err(refused) => page(&sent.session, "Create a token", refused.status).with(&html! {

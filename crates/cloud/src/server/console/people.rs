@@ -58,6 +58,7 @@ async fn everybody(visit: &Visit) -> Result<Markup, Problem> {
 }
 
 fn people_table(visit: &Visit, users: &[Value], teams: &[Value]) -> Markup {
+    let of_people = teams::teams_of_people(teams);
     let rows = html! {
         @for user in users {
             tr {
@@ -65,7 +66,7 @@ fn people_table(visit: &Visit, users: &[Value], teams: &[Value]) -> Markup {
                 td { (text(user, "email")) }
                 td { (text(user, "role")) }
                 td {
-                    @for team in teams.iter().filter(|team| teams::has_member(team, text(user, "id"))) {
+                    @for team in of_people.get(text(user, "id")).into_iter().flatten() {
                         a href=(visit.page_path(&format!("teams/{}", text(team, "id")))) { (text(team, "name")) } " "
                     }
                 }

@@ -184,7 +184,11 @@ async fn change(sent: &Sent, title: &str, (method, body): (Method, Option<Value>
             h2 { "Rules after" }
             (rules(after))
             h2 { "Effect on people" }
-            (effects_table(visit, &directory, &effects))
+            p { "At most " (MAX_PEOPLE) " people are compared. Permissions that a person also has by another role are left out." }
+            @match &effects {
+                Some(effects) => { (effects_table(visit, &directory, effects)) }
+                None => { p { "The rules are too long to be compared: read them above." } }
+            }
         };
         Ok::<_, Problem>(Review::new(title, effect).of_version(answer.etag))
     };
@@ -199,7 +203,7 @@ async fn change(sent: &Sent, title: &str, (method, body): (Method, Option<Value>
 
 fn effects_table(visit: &Visit, directory: &Directory, effects: &[Effect<'_>]) -> Markup {
     if effects.is_empty() {
-        return html! { p { "Nobody gains or loses a permission." } };
+        return html! { p { "None of them gains or loses a permission." } };
     }
     let permissions = |permissions: &[Permission<'_>]| {
         html! {
@@ -220,8 +224,9 @@ fn effects_table(visit: &Visit, directory: &Directory, effects: &[Effect<'_>]) -
             }
         }
     };
-    html! {
-        p { "Permissions that a person also has by another role are left out. At most " (MAX_PEOPLE) " people are compared." }
-        (table("Effect on people", &["Person", "Where", "Gains", "Loses", "Until"], &rows))
-    }
+    table(
+        "Effect on people",
+        &["Person", "Where", "Gains", "Loses", "Until"],
+        &rows,
+    )
 }

@@ -64,21 +64,33 @@ impl Rule {
         }
     }
 
-    /// The rules of a form, in which each field occurs once for each rule. A rule without verbs and
-    /// without what they are for is left out.
+    /// The rules of a form, in which each field occurs once for each rule. A rule without verbs and without what they
+    /// are for is left out.
     pub(super) fn of_form(form: &FormFields) -> Vec<Self> {
-        let types: Vec<&str> = form.all("type").collect();
-        let nth = |field, index| form.all(field).nth(index).unwrap_or_default();
-        let rule = |(index, rule_type): (usize, &&str)| Self {
-            rule_type: (*rule_type).to_owned(),
-            groups: words(nth("api_groups", index)),
-            resources: words(nth("resources", index)),
-            names: lines(nth("resource_names", index)),
-            verbs: words(nth("verbs", index)),
-            urls: words(nth("non_resource_urls", index)),
+        let [mut groups, mut resources, mut names, mut verbs, mut urls] = [
+            "api_groups",
+            "resources",
+            "resource_names",
+            "verbs",
+            "non_resource_urls",
+        ]
+        .map(|field| form.all(field));
+        let rule = |rule_type: &str| Self {
+            rule_type: rule_type.to_owned(),
+            groups: words(groups.next().unwrap_or_default()),
+            resources: words(resources.next().unwrap_or_default()),
+            names: lines(names.next().unwrap_or_default()),
+            verbs: words(verbs.next().unwrap_or_default()),
+            urls: words(urls.next().unwrap_or_default()),
         };
-        let rules = types.iter().enumerate().map(rule);
+        let rules = form.all("type").map(rule);
         rules.filter(|rule| !rule.is_empty()).collect()
+    }
+
+    /// The number of words in its lists.
+    pub(super) fn words(&self) -> usize {
+        let lists = [&self.groups, &self.resources, &self.names, &self.verbs, &self.urls];
+        lists.into_iter().map(Vec::len).sum()
     }
 
     fn is_empty(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The teams of an organization: their members, and the role bindings that go with them.
 
+use std::collections::HashMap;
+
 use axum::response::Response;
 use http::Method;
 use maud::{Markup, html};
@@ -18,6 +20,17 @@ use super::visit::{Sent, Visit};
 /// Returns true if the user is a member of the team.
 pub(super) fn has_member(team: &Value, user: &str) -> bool {
     list(team, "user_ids").any(|id| id.as_str() == Some(user))
+}
+
+/// The teams of each person.
+pub(super) fn teams_of_people(teams: &[Value]) -> HashMap<&str, Vec<&Value>> {
+    let mut found: HashMap<&str, Vec<&Value>> = HashMap::new();
+    for team in teams {
+        for user in list(team, "user_ids").filter_map(Value::as_str) {
+            found.entry(user).or_default().push(team);
+        }
+    }
+    found
 }
 
 /// The teams, and a form for another one.
