@@ -1,5 +1,5 @@
-//! Role bindings, which say what people may do in clusters, and the SSH keys with which they log in on nodes, with their
-//! ends. Role bindings are granted, given another end, and withdrawn here.
+//! Role bindings, which say what people may do in clusters, and the SSH keys with which they log in on nodes. Role
+//! bindings are granted, given another end, and withdrawn here.
 
 use axum::response::Response;
 use http::Method;
@@ -72,7 +72,8 @@ pub(super) fn bindings_table(visit: &Visit, directory: &Directory, bindings: &[&
                 td { (subject(directory, binding)) }
                 td { (role(directory, binding)) }
                 td { (directory.place(binding)) }
-                td { a href=(visit.page_path(&format!("access/{}", text(binding, "id")))) { (ends(binding, visit.session.now)) } }
+                @let path = visit.page_path(&format!("access/{}", text(binding, "id")));
+                td { a href=(path) { (ends(binding, visit.session.now)) } }
             }
         }
     };
@@ -123,7 +124,7 @@ async fn users_with_keys(visit: &Visit) -> Result<Markup, Problem> {
         @for user in users {
             @for key in list(user, "ssh_keys").filter(|key| !has_ended(key, visit.session.now)) {
                 tr {
-                    td { a href=(visit.page_path(&format!("people/{}", text(user, "id")))) { (text(user, "name")) } }
+                    td { (visit.link("people", user)) }
                     td { (text(key, "name")) " " code { (text(key, "fingerprint")) } }
                     // The key ends with its user.
                     td { (ends(key, visit.session.now)) }

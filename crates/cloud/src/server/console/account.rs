@@ -11,7 +11,7 @@ use super::change::{Change, Review, SECRET, submit};
 use super::controls::{button, end_input, end_of, ends, facts, form, input, required, secret, table, time};
 use super::fields::FormFields;
 use super::page::{Page, failed, problem};
-use super::parts::done;
+use super::parts::{changed, done};
 use super::session::{Posted, Session};
 use super::value::text;
 use crate::client::Path;
@@ -146,7 +146,7 @@ pub(super) async fn change_profile(sent: Posted) -> Response {
         let effect = html! {
             @for field in ["name", "email", "phone"] {
                 @if text(&answer.value, field) != text(&body, field) {
-                    p { (field) ": from " strong { (text(&answer.value, field)) } " to " strong { (text(&body, field)) } }
+                    p { (field) ": " (changed(text(&answer.value, field), text(&body, field))) }
                 }
             }
         };
@@ -176,8 +176,10 @@ pub(super) async fn add_key(sent: Posted) -> Response {
     let mut body = json!({ "name": field("name"), "key": field("key") });
     body["expires_at"] = end_of(&sent.form);
     let effect = html! {
-        p { "With this key, you can log in on the nodes of the clusters of your organizations, unless your role there is \
-            read_only." }
+        p {
+            "With this key, you can log in on the nodes of the clusters of your organizations, unless your role there \
+             is read_only."
+        }
         (facts(&[
             ("Name", html! { (field("name")) }),
             ("Public key", html! { code { (field("key")) } }),
@@ -199,7 +201,8 @@ pub(super) async fn delete_key(Segment(id): Segment<String>, sent: Posted) -> Re
             .cloned()
             .unwrap_or_default();
         let effect = html! {
-            p { "You cannot log in on nodes with this key any more: " (text(&key, "name")) " " code { (text(&key, "fingerprint")) } }
+            p { "You cannot log in on nodes with this key any more:" }
+            p { (text(&key, "name")) " " code { (text(&key, "fingerprint")) } }
         };
         Ok::<_, Problem>(Review::new("Delete the key", effect))
     };

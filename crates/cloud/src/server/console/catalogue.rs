@@ -26,9 +26,8 @@ pub(super) async fn show_all(visit: Visit) -> Response {
                 @let (plugin_type, implementation) = (text(definition, "type"), text(definition, "implementation"));
                 tr {
                     td { (plugin_type) }
-                    td {
-                        a href=(visit.page_path(&format!("catalogue/{plugin_type}/{implementation}"))) { (implementation) }
-                    }
+                    @let path = visit.page_path(&format!("catalogue/{plugin_type}/{implementation}"));
+                    td { a href=(path) { (implementation) } }
                     td { @for version in list(definition, "versions") { (name(version)) " " } }
                 }
             }
@@ -64,12 +63,11 @@ async fn definition(visit: &Visit) -> Result<Markup, Problem> {
     let here = here(visit);
     let versions = html! {
         @for version in list(&definition, "versions") {
+            @let upgrades = version.pointer("/compatibility/upgrades").and_then(Value::as_array);
             tr {
                 td { a href={ (here) "/" (text(version, "version")) } { (name(version)) } }
                 td { (kubernetes(version)) }
-                td { @for to in version.pointer("/compatibility/upgrades").and_then(Value::as_array).into_iter().flatten() {
-                    (to.as_str().unwrap_or_default()) " "
-                } }
+                td { @for to in upgrades.into_iter().flatten() { (to.as_str().unwrap_or_default()) " " } }
             }
         }
     };
@@ -107,7 +105,7 @@ async fn installed(visit: &Visit, clusters: &[Value]) -> Result<Markup, Problem>
         @for (cluster, plugins) in &found {
             @for plugin in plugins.iter().filter(|plugin| is_shown(visit, plugin)) {
                 tr {
-                    td { a href=(visit.page_path(&format!("clusters/{}", text(cluster, "id")))) { (text(cluster, "name")) } }
+                    td { (visit.link("clusters", cluster)) }
                     td { (text(plugin, "version")) }
                 }
             }

@@ -95,7 +95,13 @@ pub(super) fn table(caption: &str, headers: &[&str], rows: &Markup) -> Markup {
     html! {
         div.table role="region" aria-label=(caption) tabindex="0" {
             table {
-                thead { tr { @for header in headers { @if header.is_empty() { td {} } @else { th scope="col" { (header) } } } } }
+                thead {
+                    tr {
+                        @for header in headers {
+                            @if header.is_empty() { td {} } @else { th scope="col" { (header) } }
+                        }
+                    }
+                }
                 tbody { (rows) }
             }
         }

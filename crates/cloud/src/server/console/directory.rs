@@ -118,9 +118,8 @@ impl Directory {
             Section::Roles => "roles",
             Section::Clusters => "clusters",
         };
-        html! {
-            a href={ "/organizations/" (self.organization) "/" (section) "/" (id) } title=(id) { (text(object, "name")) }
-        }
+        let path = format!("/organizations/{}/{section}/{id}", self.organization);
+        html! { a href=(path) title=(id) { (text(object, "name")) } }
     }
 
     /// The cluster and the namespace of a binding.

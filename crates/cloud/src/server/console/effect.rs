@@ -135,7 +135,11 @@ mod tests {
             json!([{"id": "night", "user_ids": ["alice", "bob"]}]),
             json!([{"id": "reader", "rules": []}, {"id": "other", "rules": [rule("pods", &["list"]).to_value()]}]),
         );
-        let binding = |user: &str, team: &str, role: &str, cluster: &str| json!({"user_id": user, "team_id": team, "authorization_role_id": role, "cluster_id": cluster});
+        let binding = |user: &str, team: &str, role: &str, cluster: &str| {
+            let of_user = json!({"user_id": user, "authorization_role_id": role, "cluster_id": cluster});
+            let of_team = json!({"team_id": team, "authorization_role_id": role, "cluster_id": cluster});
+            if team.is_empty() { of_user } else { of_team }
+        };
         let mut ended = binding("carol", "", "reader", "");
         ended["expires_at"] = json!("2020-01-01T00:00:00Z");
         let bindings = Bindings::of(vec![
@@ -148,7 +152,7 @@ mod tests {
             [rule("pods", &["get", "list"])],
             [rule("pods", &["get"]), rule("nodes", &["get"])],
         );
-        let found = effects(&directory, &bindings, "reader", (&before, &after));
+        let found = effects(&directory, &bindings, "reader", (&before, &after)).unwrap();
         assert_eq!(
             shown(&found),
             ["alice +[get nodes] -[]", "bob +[get nodes] -[list pods]"]

@@ -13,7 +13,7 @@ use super::controls::{
 };
 use super::directory::{Bindings, Directory};
 use super::page::failed;
-use super::parts::breadcrumbs;
+use super::parts::{breadcrumbs, changed};
 use super::teams;
 use super::value::{list, text};
 use super::visit::{Sent, Visit};
@@ -62,12 +62,12 @@ fn people_table(visit: &Visit, users: &[Value], teams: &[Value]) -> Markup {
     let rows = html! {
         @for user in users {
             tr {
-                td { a href=(visit.page_path(&format!("people/{}", text(user, "id")))) { (text(user, "name")) } }
+                td { (visit.link("people", user)) }
                 td { (text(user, "email")) }
                 td { (text(user, "role")) }
                 td {
                     @for team in of_people.get(text(user, "id")).into_iter().flatten() {
-                        a href=(visit.page_path(&format!("teams/{}", text(team, "id")))) { (text(team, "name")) } " "
+                        (visit.link("teams", team)) " "
                     }
                 }
                 td { (list(user, "ssh_keys").count()) }
@@ -280,7 +280,7 @@ pub(super) async fn set_role(sent: Sent) -> Response {
     );
     change(&sent, ("Change the role", false), request, |_, person| {
         html! {
-            p { "The role changes from " strong { (text(&person.user, "role")) } " to " strong { (role) } "." }
+            p { "The role: " (changed(text(&person.user, "role"), &role)) }
             @if role == "read_only" { p { "Clusters remove the SSH keys of this person from their nodes." } }
         }
     })
@@ -292,8 +292,8 @@ pub(super) async fn set_end(sent: Sent) -> Response {
     let request = (Method::PATCH, path(&sent.visit), Some(body.clone()));
     change(&sent, ("Set the end", true), request, |visit, _| {
         html! {
-            p { "The new end of the person's access: " (ends(&body, visit.session.now)) ". From then on, the person cannot log in, \
-                and no token and no SSH key of the person is accepted." }
+            p { "The new end of the person's access: " (ends(&body, visit.session.now)) }
+            p { "From then on, the person cannot log in, and no token and no SSH key of the person is accepted." }
         }
     })
     .await
@@ -333,7 +333,7 @@ pub(super) async fn delete_key(sent: Sent) -> Response {
         let deleted = list(&person.user, "ssh_keys").find(|one| text(one, "id") == key);
         html! {
             p { "The person cannot log in on nodes with this key any more:" }
-            @if let Some(deleted) = deleted { p { (text(deleted, "name")) " " code { (text(deleted, "fingerprint")) } } }
+            @if let Some(key) = deleted { p { (text(key, "name")) " " code { (text(key, "fingerprint")) } } }
         }
     })
     .await

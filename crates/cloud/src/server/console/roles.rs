@@ -12,7 +12,7 @@ use super::controls::{ROWS, button, ends, facts, form, input, select, table, tim
 use super::directory::Directory;
 use super::effect::{Effect, MAX_PEOPLE, effects};
 use super::page::failed;
-use super::parts::breadcrumbs;
+use super::parts::{breadcrumbs, changed};
 use super::rule::{Permission, Rule};
 use super::value::{list, text};
 use super::visit::{Sent, Visit};
@@ -30,7 +30,7 @@ pub(super) async fn show_all(visit: Visit) -> Response {
         let rows = html! {
             @for role in &roles {
                 tr {
-                    td { a href=(visit.page_path(&format!("roles/{}", text(role, "id")))) { (text(role, "name")) } }
+                    td { (visit.link("roles", role)) }
                     td { (text(role, "description")) }
                     td { (list(role, "rules").count()) }
                 }
@@ -116,7 +116,10 @@ fn fields(role: &Value) -> Markup {
                 legend { "Rule" }
                 (select("Type", "type", TYPES, &rule.rule_type))
                 @for (name, label, value) in rule.inputs() { (input(label, name, &value)) }
-                label { "Names of objects, one in each line (empty: all) " textarea name="resource_names" { (rule.names()) } }
+                label {
+                    "Names of objects, one in each line (empty: all) "
+                    textarea name="resource_names" { (rule.names()) }
+                }
             }
         }
     }
@@ -176,7 +179,7 @@ async fn change(sent: &Sent, title: &str, (method, body): (Method, Option<Value>
         let effect = html! {
             @for field in ["name", "description"] {
                 @if text(&answer.value, field) != text(&new, field) && !new.is_null() {
-                    p { "The " (field) " changes from " strong { (text(&answer.value, field)) } " to " strong { (text(&new, field)) } "." }
+                    p { "The " (field) ": " (changed(text(&answer.value, field), text(&new, field))) }
                 }
             }
             h2 { "Rules before" }
@@ -184,7 +187,7 @@ async fn change(sent: &Sent, title: &str, (method, body): (Method, Option<Value>
             h2 { "Rules after" }
             (rules(after))
             h2 { "Effect on people" }
-            p { "At most " (MAX_PEOPLE) " people are compared. Permissions that a person also has by another role are left out." }
+            p { "At most " (MAX_PEOPLE) " people are compared, without what they also have by other roles." }
             @match &effects {
                 Some(effects) => { (effects_table(visit, &directory, effects)) }
                 None => { p { "The rules are too long to be compared: read them above." } }

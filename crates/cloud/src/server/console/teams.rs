@@ -13,7 +13,7 @@ use super::change::{Change, Review, submit};
 use super::controls::{button, facts, form, input, required, table, time};
 use super::directory::{Bindings, Directory};
 use super::page::failed;
-use super::parts::breadcrumbs;
+use super::parts::{breadcrumbs, changed};
 use super::value::{list, text};
 use super::visit::{Sent, Visit};
 
@@ -38,7 +38,7 @@ pub(super) fn teams_table(visit: &Visit, teams: &[Value]) -> Markup {
     let rows = html! {
         @for team in teams {
             tr {
-                td { a href=(visit.page_path(&format!("teams/{}", text(team, "id")))) { (text(team, "name")) } }
+                td { (visit.link("teams", team)) }
                 td { (text(team, "description")) }
                 td { (list(team, "user_ids").count()) }
             }
@@ -113,9 +113,8 @@ fn members(visit: &Visit, directory: &Directory, team: &Value) -> Markup {
         @for user in list(team, "user_ids").filter_map(Value::as_str) {
             tr {
                 td { (directory.link(user)) }
-                td {
-                    @if visit.is_admin() { (button(&visit.session, &format!("{here}/members/{user}/remove"), "Remove")) }
-                }
+                @let path = format!("{here}/members/{user}/remove");
+                td { @if visit.is_admin() { (button(&visit.session, &path, "Remove")) } }
             }
         }
     };
@@ -173,8 +172,8 @@ pub(super) async fn rename(sent: Sent) -> Response {
     let body = spec(&sent);
     change(&sent, "Rename the team", |team, _| {
         let effect = html! {
-            p { "The name changes from " strong { (text(team, "name")) } " to " strong { (text(&body, "name")) } "." }
-            p { "The description: " (text(&body, "description")) }
+            p { "The name: " (changed(text(team, "name"), text(&body, "name"))) }
+            p { "The description: " (changed(text(team, "description"), text(&body, "description"))) }
         };
         (Method::PATCH, Some(body.clone()), effect)
     })
@@ -200,8 +199,12 @@ pub(super) async fn add_member(sent: Sent) -> Response {
 pub(super) async fn remove_member(sent: Sent) -> Response {
     let person = sent.visit.parameter("user");
     change(&sent, "Remove the member", |team, directory| {
-        let members = list(team, "user_ids").filter_map(Value::as_str).filter(|id| *id != person);
-        let effect = html! { p { (directory.link(person)) " leaves the team, and loses these roles if nothing else gives them." } };
+        let members = list(team, "user_ids")
+            .filter_map(Value::as_str)
+            .filter(|id| *id != person);
+        let effect = html! {
+            p { (directory.link(person)) " leaves the team, and loses these roles if nothing else gives them." }
+        };
         (Method::PATCH, Some(members_body(members)), effect)
     })
     .await

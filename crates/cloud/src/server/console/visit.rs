@@ -5,6 +5,7 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use maud::{Markup, html};
+use serde_json::Value;
 
 use super::Console;
 use super::api::{Api, Problem};
@@ -93,6 +94,12 @@ impl Visit {
     /// The path of a page of the organization.
     pub(super) fn page_path(&self, rest: &str) -> String {
         format!("/organizations/{}/{rest}", self.place.id)
+    }
+
+    /// The name of an object of the organization, which leads to its page.
+    pub(super) fn link(&self, section: &str, object: &Value) -> Markup {
+        let id = text(object, "id");
+        html! { a href=(self.page_path(&format!("{section}/{id}"))) title=(id) { (text(object, "name")) } }
     }
 
     pub(super) async fn directory(&self) -> Result<Directory, Problem> {
