@@ -6,19 +6,43 @@
 //! without JavaScript and carries the token of its session (`session`); a page that may be shown to nobody else is not
 //! stored by a cache.
 
+mod access;
+mod account;
 mod api;
 mod assets;
+mod audit;
+mod catalogue;
+mod change;
+mod cluster;
+mod clusters;
 mod command_line;
+mod controls;
 mod device;
+mod directory;
+mod effect;
 mod fields;
 mod home;
+mod keys;
+mod labels;
+mod operators;
 mod page;
+mod parts;
+mod people;
+mod pool;
+mod registries;
+mod report;
+mod roles;
+mod rule;
 mod session;
 mod sign_in;
+mod teams;
+mod upgrades;
+mod value;
+mod visit;
 
 use axum::Router;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use http::StatusCode;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -51,8 +75,114 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .route("/device", get(device::show).post(device::decide))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/assets/{name}", get(assets::get))
+        .merge(account_pages())
+        .merge(operator_pages())
+        .merge(below_organization(access_pages()))
+        .merge(below_organization(other_pages()))
+        .merge(below_organization(cluster_pages()))
         .layer(axum::middleware::map_response(protect))
         .with_state(Console { app, api })
+}
+
+/// Serves pages of an organization, whose paths begin with it.
+fn below_organization(pages: Vec<(&str, MethodRouter<Console>)>) -> Router<Console> {
+    pages.into_iter().fold(Router::new(), |router, (rest, page)| {
+        router.route(&format!("/organizations/{{organization}}{rest}"), page)
+    })
+}
+
+/// The pages of the signed-in person.
+fn account_pages() -> Router<Console> {
+    Router::new()
+        .route("/account", get(account::show).post(account::change_profile))
+        .route("/account/password", post(account::change_password))
+        .route("/account/keys", post(account::add_key))
+        .route("/account/keys/{id}/delete", post(account::delete_key))
+        .route("/account/tokens", post(account::create_token))
+        .route("/account/tokens/{id}/revoke", post(account::revoke_token))
+}
+
+/// The pages of operators.
+fn operator_pages() -> Router<Console> {
+    Router::new()
+        .route("/operators", get(operators::show).post(operators::add))
+        .route("/operators/audit", get(audit::of_server))
+        .route("/operators/lock", post(operators::lock))
+        .route("/operators/organizations", post(operators::create_organization))
+        .route("/operators/{id}/remove", post(operators::remove))
+}
+
+/// The pages of an organization about access.
+fn access_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
+    vec![
+        ("/access", get(access::show_all)),
+        ("/access/logins", get(access::logins)),
+        ("/access/grant", get(access::grant_form).post(access::grant)),
+        ("/access/{id}", get(access::show)),
+        ("/access/{id}/end", post(access::set_end)),
+        ("/access/{id}/withdraw", post(access::withdraw)),
+        ("/people", get(people::show_all).post(people::create)),
+        ("/people/new", get(people::create_form)),
+        ("/people/{id}", get(people::show)),
+        ("/people/{id}/role", post(people::set_role)),
+        ("/people/{id}/end", post(people::set_end)),
+        ("/people/{id}/logins", post(people::end_logins)),
+        ("/people/{id}/remove", post(people::remove)),
+        ("/people/{id}/keys/{key}/delete", post(people::delete_key)),
+        ("/teams", post(teams::create)),
+        ("/teams/{id}", get(teams::show).post(teams::rename)),
+        ("/teams/{id}/members", post(teams::add_member)),
+        ("/teams/{id}/members/{user}/remove", post(teams::remove_member)),
+        ("/teams/{id}/delete", post(teams::delete)),
+        ("/roles", get(roles::show_all).post(roles::create)),
+        ("/roles/new", get(roles::create_form)),
+        ("/roles/{id}", get(roles::show).post(roles::update)),
+        ("/roles/{id}/delete", post(roles::delete)),
+    ]
+}
+
+/// The other pages of an organization.
+fn other_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
+    vec![
+        ("/registries", get(registries::show_all).post(registries::create)),
+        ("/registries/new", get(registries::create_form)),
+        ("/registries/{id}", get(registries::show).post(registries::update)),
+        ("/registries/{id}/delete", post(registries::delete)),
+        ("/catalogue", get(catalogue::show_all)),
+        ("/catalogue/{type}/{implementation}", get(catalogue::show)),
+        (
+            "/catalogue/{type}/{implementation}/{version}",
+            get(catalogue::show_version),
+        ),
+        ("/audit", get(audit::show)),
+    ]
+}
+
+/// The pages of clusters.
+fn cluster_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
+    vec![
+        ("/clusters", get(clusters::show)),
+        ("/attach", get(clusters::attach)),
+        ("/clusters/{cluster}", get(cluster::show)),
+        ("/clusters/{cluster}/events", get(cluster::events)),
+        ("/clusters/{cluster}/keys", post(keys::create)),
+        ("/clusters/{cluster}/keys/{id}/delete", post(keys::delete)),
+        ("/clusters/{cluster}/labels", post(labels::create)),
+        ("/clusters/{cluster}/labels/{id}", post(labels::update)),
+        ("/clusters/{cluster}/labels/{id}/delete", post(labels::delete)),
+        ("/clusters/{cluster}/pools/{pool}", get(pool::show)),
+        ("/clusters/{cluster}/pools/{pool}/labels", post(labels::create)),
+        ("/clusters/{cluster}/pools/{pool}/labels/{id}", post(labels::update)),
+        (
+            "/clusters/{cluster}/pools/{pool}/labels/{id}/delete",
+            post(labels::delete),
+        ),
+        ("/clusters/{cluster}/upgrades", post(upgrades::create)),
+        ("/clusters/{cluster}/upgrades/{id}", get(upgrades::show)),
+        ("/clusters/{cluster}/upgrades/{id}/pause", post(upgrades::pause)),
+        ("/clusters/{cluster}/upgrades/{id}/resume", post(upgrades::resume)),
+        ("/clusters/{cluster}/upgrades/{id}/abort", post(upgrades::abort)),
+    ]
 }
 
 /// Adds the headers by which a browser keeps others out of a page.

@@ -16,7 +16,7 @@ use super::init::{text_object, write_alone};
 use super::keys::hash::Password;
 use super::principal::OrgRole;
 use super::refusal::Refusal;
-use super::routes::users::{join_existing, replace_password, rewrite};
+use super::routes::users::{END, join_existing, replace_password, rewrite};
 use super::store::{References, Row, Source, Store, Transaction, membership_id};
 use crate::models::Kind;
 
@@ -163,8 +163,9 @@ async fn join_without_owner(
     let is_owner = !transaction.has_owner_except(organization, &user.id).await?;
     let membership = membership_id(organization, &user.id);
     match transaction.get(Kind::Membership, &membership).await? {
-        Some(row) if is_owner && role_of(&row) != Some(OrgRole::Owner) => {
+        Some(row) if is_owner && (role_of(&row) != Some(OrgRole::Owner) || row.spec.contains_key(END)) => {
             let mut spec = row.spec.clone();
+            spec.remove(END);
             spec.insert("role".to_owned(), Value::from(OrgRole::Owner.word()));
             let references = References::to(Kind::User, &user.id);
             transaction.update(&row, spec, String::new(), &references).await?;

@@ -18,6 +18,9 @@ use crate::server::refusal::Refusal;
 /// The maximum size of a response that a page reads, in bytes: lists are read in pages.
 const MAX_RESPONSE: usize = 8 * 1024 * 1024;
 
+/// The number of items of a list that are read at a time.
+const LIST_PAGE: u32 = 1_000;
+
 /// The headers by which the API learns the address of the browser behind a proxy, and its host.
 const PASSED: [HeaderName; 4] = [
     HOST,
@@ -82,6 +85,27 @@ impl Api {
 
     pub(super) async fn get(&self, path: Path) -> Result<Answer, Problem> {
         self.send(Method::GET, path, None, None).await
+    }
+
+    /// Reads a list, page by page.
+    pub(super) async fn all(&self, path: Path) -> Result<Vec<Value>, Problem> {
+        let mut items = Vec::new();
+        let mut after = None;
+        loop {
+            let page = path.clone().query("limit", LIST_PAGE);
+            let answer = self.get(match &after {
+                Some(after) => page.query("after", after),
+                None => page,
+            });
+            let answer = answer.await?;
+            if let Value::Array(page) = answer.value {
+                items.extend(page);
+            }
+            after = answer.after;
+            if after.is_none() {
+                return Ok(items);
+            }
+        }
     }
 
     /// Sends a change. With `if_match`, it is refused if the object is no longer of that version.

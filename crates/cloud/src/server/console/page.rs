@@ -37,6 +37,7 @@ impl Page<'_> {
                 head {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
                     title { (self.title) " · Tidewaiter" }
                     link rel="stylesheet" href="/assets/console.css";
                     script src="/assets/console.js" defer {}
@@ -64,6 +65,7 @@ impl Page<'_> {
 fn account(session: &Session) -> Markup {
     html! {
         nav.account aria-label="Account" {
+            @if session.is_operator { a href="/operators" { "Operators" } }
             a href="/account" { (session.account.name) }
             form method="post" action="/sign-out" {
                 (csrf(session))

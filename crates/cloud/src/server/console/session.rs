@@ -12,6 +12,7 @@ use cookie::{Cookie, SameSite};
 use http::header::{COOKIE, HOST, HeaderMap, ORIGIN, SET_COOKIE};
 use http::request::Parts;
 use http::{Method, StatusCode};
+use jiff::Timestamp;
 use tidewaiter_kit::serve::Peer;
 
 use super::Console;
@@ -36,6 +37,10 @@ pub(super) struct Session {
     pub(super) account: Account,
     /// The token in the forms of this session.
     pub(super) csrf: String,
+    /// The time of the request, for ends of access.
+    pub(super) now: Timestamp,
+    /// The person administers the server.
+    pub(super) is_operator: bool,
 }
 
 /// The form that a signed-in person sent, from a page of this session.
@@ -68,7 +73,16 @@ impl FromRequestParts<Console> for Session {
         };
         let account = account.map_err(|error| failed(None, &Problem::internal(&error)))?;
         let csrf = URL_SAFE_NO_PAD.encode(head::<32>(format!("csrf {token}").as_bytes()));
-        Ok(Self { api, account, csrf })
+        let now = console.app.clock.now();
+        // The list is refused to everybody else.
+        let is_operator = api.get(Path::new(["operators"])).await.is_ok();
+        Ok(Self {
+            api,
+            account,
+            csrf,
+            now,
+            is_operator,
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use axum::extract::RawQuery;
 use axum::response::Response;
 use http::{Method, StatusCode};
-use maud::html;
+use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::api::Problem;
@@ -22,7 +22,7 @@ pub(super) async fn show(RawQuery(query): RawQuery) -> Response {
 pub(super) async fn with_password(sent: UnauthenticatedForm) -> Response {
     let field = |name| sent.form.get(name).unwrap_or_default();
     let (email, return_to) = (field("email"), own_path(field("return_to")));
-    let login = json!({ "email": email, "password": field("password") });
+    let login = json!({ "email": email, "password": sent.form.secret("password").unwrap_or_default() });
     let path = Path::new(["login", "password"]);
     match sent.api.send(Method::POST, path, Some(&login), None).await {
         Ok(answer) => {
@@ -56,15 +56,42 @@ fn form(return_to: &str, email: &str, refused: Option<&Problem>) -> Response {
         organization: None,
         status: refused.map_or(StatusCode::OK, |problem| problem.status),
     };
+    let of = |field: &str| refused.filter(|refused| refused_field(refused) == field);
+    let message = |field: &str| of(field).map(|refused| refused.message.as_str());
+    let general = of("");
     page.with(&html! {
-        @if let Some(refused) = refused { (problem(refused)) }
+        @if let Some(refused) = general { (problem(refused)) }
         form.narrow method="post" action="/sign-in" {
             input type="hidden" name="return_to" value=(return_to);
-            label for="email" { "E-mail address" }
-            input id="email" name="email" type="email" autocomplete="username" required value=(email);
-            label for="password" { "Password" }
-            input id="password" name="password" type="password" autocomplete="current-password" required;
+            label {
+                "E-mail address"
+                (input("email", "email", "username", email, message("email"), email.is_empty()))
+            }
+            label {
+                "Password"
+                (input("password", "password", "current-password", "", message("password"), !email.is_empty()))
+            }
             button type="submit" { "Sign in" }
         }
     })
+}
+
+/// The field beside which the refusal is shown; empty if it concerns no single one.
+fn refused_field(refused: &Problem) -> &str {
+    let field = refused.field.as_str();
+    if ["email", "password"].contains(&field) {
+        field
+    } else {
+        ""
+    }
+}
+
+/// A field with its error.
+fn input(name: &str, kind: &str, autocomplete: &str, value: &str, error: Option<&str>, is_first: bool) -> Markup {
+    let id = format!("{name}-error");
+    html! {
+        input name=(name) type=(kind) autocomplete=(autocomplete) required value=(value) autofocus[is_first]
+            aria-invalid=[error.map(|_| "true")] aria-describedby=[error.map(|_| &id)];
+        @if let Some(error) = error { span.error id=(id) role="alert" { (error) } }
+    }
 }

@@ -13,7 +13,7 @@ use crate::server::access::users::{never_ends, not_the_last_owner, only_owners_m
 use crate::server::store::{SecretColumn, membership_id};
 
 /// The field of a membership with its end.
-const END: &str = "expires_at";
+pub(crate) const END: &str = "expires_at";
 
 /// Adds `user`, who existed before, to `organization` with `role`, until `end` if there is one.
 pub(crate) async fn join_existing(
