@@ -42,7 +42,9 @@ pub(crate) use cloud::{
     ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, FieldFlags, GetArgs, LoginArgs,
     LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, Printed, WhoamiArgs,
 };
-pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
+pub(crate) use cloud_server::{
+    BackupArgs, InitArgs, KeysCommand, RecoverArgs, RestoreArgs, ServeArgs, ServerCommand, ServerPlace,
+};
 pub(crate) use cluster::{ClusterFlags, Place};
 pub(crate) use complete::{Completed, Completion};
 pub(crate) use explain::{

@@ -22,6 +22,7 @@ mod directory;
 mod effect;
 mod fields;
 mod home;
+mod invitations;
 mod keys;
 mod labels;
 mod operators;
@@ -73,6 +74,8 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .route("/sign-in", get(sign_in::show).post(sign_in::with_password))
         .route("/sign-in/cli", get(command_line::show).post(command_line::decide))
         .route("/device", get(device::show).post(device::decide))
+        .route(invitations::PAGE, get(invitations::show).post(invitations::accept))
+        .route(invitations::JOIN, get(invitations::show_join).post(invitations::join))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/assets/{name}", get(assets::get))
         .merge(account_pages())
@@ -124,6 +127,8 @@ fn access_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
         ("/people", get(people::show_all).post(people::create)),
         ("/people/new", get(people::create_form)),
         ("/people/{id}", get(people::show)),
+        ("/invitations", post(invitations::create)),
+        ("/invitations/{id}/revoke", post(invitations::revoke)),
         ("/people/{id}/role", post(people::set_role)),
         ("/people/{id}/end", post(people::set_end)),
         ("/people/{id}/logins", post(people::end_logins)),

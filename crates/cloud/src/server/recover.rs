@@ -112,12 +112,12 @@ async fn organization_of(transaction: &mut Transaction, named: Option<Uuid>) -> 
         [only] => Ok(only.id.clone()),
         [] => Err(Refusal::conflict("the database has no organization: run tidewaiter cloud init").into()),
         several => {
-            let names = several.iter().take(NAMED);
-            let names = names.map(|row| format!("{} ({})", row.id, row.text("name").unwrap_or_default()));
-            let names: Vec<String> = names.collect();
+            let listed = several.iter().take(NAMED);
+            let listed = listed.map(|row| format!("{} ({})", row.id, row.text("name").unwrap_or_default()));
+            let listed: Vec<String> = listed.collect();
             let message = format!(
                 "the user is new, and there are several organizations: choose the home with --organization ID: {}",
-                names.join(", ")
+                listed.join(", ")
             );
             Err(Refusal::conflict(message).into())
         }
@@ -170,14 +170,13 @@ async fn join_without_owner(
             let references = References::to(Kind::User, &user.id);
             transaction.update(&row, spec, String::new(), &references).await?;
         }
-        Some(_) => {}
         None if is_owner => {
             join_existing(transaction, organization, &user.id, (OrgRole::Owner, None), &user.id).await?;
         }
         None if is_new => {
             join_existing(transaction, organization, &user.id, (OrgRole::ReadOnly, None), &user.id).await?;
         }
-        None => {}
+        _ => {}
     }
     Ok(is_owner)
 }

@@ -150,12 +150,13 @@ impl Leaver {
         for (name, fingerprint) in keys {
             let _ = writeln!(shown, "- SshKey {}", printable(&format!("{name} {fingerprint}")));
         }
-        shown += &match self.home() {
-            Some(home) => format!(
-                "SSH keys, password, logins and tokens go with the account, whose home is {}, if you may remove it there.\n",
+        let _ = match self.home() {
+            Some(home) => writeln!(
+                shown,
+                "SSH keys, password, logins and tokens go with the account, whose home is {}, if you may remove it there.",
                 printable(&home.name)
             ),
-            None => format!("The account stays: {ELSEWHERE}.\n"),
+            None => writeln!(shown, "The account stays: {ELSEWHERE}."),
         };
         shown
     }

@@ -39,7 +39,7 @@ impl Browser {
         let answer = browser.post("/sign-in", &fields).await;
         assert_eq!(answer.status(), 303);
         let cookie = answer.headers()["set-cookie"].to_str().unwrap();
-        browser.cookie = cookie.split(';').next().unwrap().to_owned();
+        cookie.split(';').next().unwrap().clone_into(&mut browser.cookie);
         browser
     }
 

@@ -23,9 +23,7 @@ const DAY: u32 = 24 * 60 * 60;
 
 /// A path of the account in the API.
 fn path<const N: usize>(segments: [&str; N]) -> Path {
-    segments
-        .into_iter()
-        .fold(Path::new(["account"]), |path, segment| path.below(segment))
+    segments.into_iter().fold(Path::new(["account"]), Path::below)
 }
 
 fn page<'a>(session: &'a Session, title: &'a str, status: StatusCode) -> Page<'a> {

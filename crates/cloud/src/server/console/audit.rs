@@ -135,7 +135,7 @@ fn content(here: &str, query: &FormFields, part: &Part, directory: Option<&Direc
         @for row in &part.rows {
             tr {
                 td { (time(text(row, "at"))) }
-                td { (actor(text(row, "actor"), &name)) " " small { (text(row, "address")) } }
+                td { (actor(text(row, "actor"), name)) " " small { (text(row, "address")) } }
                 td { (text(row, "action")) }
                 td { (text(row, "kind")) " " (name(text(row, "object_id"))) }
                 td {

@@ -18,7 +18,7 @@ use super::{keys, upgrades};
 use crate::client::Path;
 
 /// What the API has of a cluster.
-struct Cluster {
+struct Found {
     cluster: Value,
     pools: Vec<Value>,
     nodes: Answer,
@@ -62,7 +62,7 @@ pub(super) async fn nodes(visit: &Visit, list: Path) -> Result<Answer, Problem> 
     visit.api().get(page).await
 }
 
-async fn everything(visit: &Visit) -> Result<Cluster, Problem> {
+async fn everything(visit: &Visit) -> Result<Found, Problem> {
     let path = path(visit);
     // First, so that a cluster that does not exist is one request.
     let cluster = read(visit, path.clone()).await?;
@@ -82,7 +82,7 @@ async fn everything(visit: &Visit) -> Result<Cluster, Problem> {
     )?;
     let (upgrades, keys, nodes) = futures::try_join!(all("upgrades"), keys, nodes(visit, path.clone().below("nodes")))?;
     let report = report(visit, path).await;
-    Ok(Cluster {
+    Ok(Found {
         cluster,
         pools,
         nodes,
@@ -102,7 +102,7 @@ pub(super) async fn show(visit: Visit) -> Response {
     }
 }
 
-fn content(visit: &Visit, found: &Cluster) -> Markup {
+fn content(visit: &Visit, found: &Found) -> Markup {
     let labels = Labelled::cluster(visit, &found.cluster);
     html! {
         (above(visit, &found.cluster))
@@ -130,7 +130,7 @@ fn content(visit: &Visit, found: &Cluster) -> Markup {
     }
 }
 
-fn summary(visit: &Visit, found: &Cluster) -> Markup {
+fn summary(visit: &Visit, found: &Found) -> Markup {
     let cluster = &found.cluster;
     let field = |name| html! { (text(cluster, name)) };
     html! {

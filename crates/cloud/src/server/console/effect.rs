@@ -88,12 +88,12 @@ fn other_rules<'a>(
             wide.is_empty() || wide == text(binding, field)
         })
     };
-    let roles = own.filter(includes).map(|other| text(other, "authorization_role_id"));
-    let roles = roles
+    let others = own.filter(includes).map(|other| text(other, "authorization_role_id"));
+    let others = others
         .filter(|other| *other != role)
         .filter_map(|other| directory.role(other));
     let mut words = 0;
-    let rules = roles.flat_map(|role| list(role, "rules").map(Rule::of));
+    let rules = others.flat_map(|role| list(role, "rules").map(Rule::of));
     let few = rules.take_while(|rule| {
         words += rule.words();
         words <= MAX_WORDS

@@ -12,6 +12,7 @@ use super::controls::{
     ROWS, button, end_input, end_of, ends, facts, form, input, next, required, secret, select, table, time,
 };
 use super::directory::{Bindings, Directory};
+use super::invitations;
 use super::page::failed;
 use super::parts::{breadcrumbs, changed};
 use super::teams;
@@ -44,6 +45,11 @@ async fn everybody(visit: &Visit) -> Result<Markup, Problem> {
         (answer.value.as_array().cloned().unwrap_or_default(), answer.after)
     };
     let teams = visit.api().all(visit.list("teams")).await?;
+    let invitations = if visit.is_admin() {
+        invitations::section(visit).await?
+    } else {
+        Markup::default()
+    };
     Ok(html! {
         @if visit.is_admin() { p { a href=(visit.page_path("people/new")) { "Create a person" } } }
         form.filter method="get" {
@@ -54,6 +60,7 @@ async fn everybody(visit: &Visit) -> Result<Markup, Problem> {
         (next(&visit.page_path("people"), after.as_deref()))
         h2 { "Teams" }
         (teams::teams_table(visit, &teams))
+        (invitations)
     })
 }
 
@@ -93,7 +100,7 @@ pub(super) async fn create_form(visit: Visit) -> Response {
     visit.page("Create a person", Ok(content))
 }
 
-fn role_select(selected: &str) -> Markup {
+pub(super) fn role_select(selected: &str) -> Markup {
     select(
         "Role",
         "role",

@@ -15,7 +15,7 @@ use super::value::text;
 use super::visit::Visit;
 
 /// What the API has of a node pool.
-struct Pool {
+struct Found {
     cluster: Value,
     pool: Value,
     nodes: Answer,
@@ -23,7 +23,7 @@ struct Pool {
     policies: Vec<Value>,
 }
 
-async fn everything(visit: &Visit) -> Result<Pool, Problem> {
+async fn everything(visit: &Visit) -> Result<Found, Problem> {
     let below = path(visit).below("node-pools").below(visit.parameter("pool"));
     let (cluster, pool) = futures::try_join!(read(visit, path(visit)), read(visit, below.clone()))?;
     let (nodes, labels, policies) = futures::try_join!(
@@ -31,7 +31,7 @@ async fn everything(visit: &Visit) -> Result<Pool, Problem> {
         visit.api().all(below.clone().below("labels")),
         visit.api().all(below.clone().below("autoscaling-policies"))
     )?;
-    Ok(Pool {
+    Ok(Found {
         cluster,
         pool,
         nodes,
@@ -47,7 +47,7 @@ pub(super) async fn show(visit: Visit) -> Response {
     }
 }
 
-fn content(visit: &Visit, found: &Pool) -> Markup {
+fn content(visit: &Visit, found: &Found) -> Markup {
     let pool = &found.pool;
     let labels = Labelled::pool(visit, &found.cluster, pool);
     let page = here(visit, &format!("/pools/{}", visit.parameter("pool")));

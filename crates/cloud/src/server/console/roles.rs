@@ -114,7 +114,7 @@ fn fields(role: &Value) -> Markup {
         @for rule in &rules {
             fieldset {
                 legend { "Rule" }
-                (select("Type", "type", TYPES, &rule.rule_type))
+                (select("Type", "type", TYPES, &rule.kind))
                 @for (name, label, value) in rule.inputs() { (input(label, name, &value)) }
                 label {
                     "Names of objects, one in each line (empty: all) "

@@ -16,7 +16,7 @@ const CORE: &str = "\"\"";
 /// A rule, as `PolicyRule` of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rule {
-    pub(super) rule_type: String,
+    pub(super) kind: String,
     groups: Vec<String>,
     resources: Vec<String>,
     names: Vec<String>,
@@ -47,7 +47,7 @@ impl Rule {
     /// A rule of Kubernetes that gives nothing.
     pub(super) fn empty() -> Self {
         Self {
-            rule_type: KUBERNETES.to_owned(),
+            kind: KUBERNETES.to_owned(),
             ..Self::default()
         }
     }
@@ -55,7 +55,7 @@ impl Rule {
     pub(super) fn of(rule: &Value) -> Self {
         let words = |field| list(rule, field).filter_map(Value::as_str).map(str::to_owned).collect();
         Self {
-            rule_type: text(rule, "type").to_owned(),
+            kind: text(rule, "type").to_owned(),
             groups: words("api_groups"),
             resources: words("resources"),
             names: words("resource_names"),
@@ -76,7 +76,7 @@ impl Rule {
         ]
         .map(|field| form.all(field));
         let rule = |rule_type: &str| Self {
-            rule_type: rule_type.to_owned(),
+            kind: rule_type.to_owned(),
             groups: words(groups.next().unwrap_or_default()),
             resources: words(resources.next().unwrap_or_default()),
             names: lines(names.next().unwrap_or_default()),
@@ -101,7 +101,7 @@ impl Rule {
     /// The rule as the API reads it.
     pub(super) fn to_value(&self) -> Value {
         json!({
-            "type": self.rule_type,
+            "type": self.kind,
             "api_groups": self.groups,
             "resources": self.resources,
             "resource_names": self.names,
@@ -130,7 +130,7 @@ impl Rule {
     /// Returns true if the rule gives the permission, as an API server decides.
     pub(super) fn gives(&self, permission: &Permission<'_>) -> bool {
         let has = |words: &[String], word: &str| words.iter().any(|known| known == "*" || known == word);
-        if self.rule_type != permission.rule_type || !has(&self.verbs, permission.verb) {
+        if self.kind != permission.rule_type || !has(&self.verbs, permission.verb) {
             return false;
         }
         match permission.object {
@@ -161,16 +161,16 @@ impl Rule {
         let names: Vec<Option<&str>> = names.chain(self.names.is_empty().then_some(None)).collect();
         let (groups, names) = (&groups, &names);
         let resources = self.resources.iter().flat_map(move |resource| {
-            let named = move |&group| {
+            let of_group = move |&group| {
                 names
                     .iter()
                     .map(move |&name| Object::Resource { group, resource, name })
             };
-            groups.iter().flat_map(named)
+            groups.iter().flat_map(of_group)
         });
         let objects = self.urls.iter().map(|url| Object::Url(url)).chain(resources);
         let permission = |object| {
-            let rule_type = self.rule_type.as_str();
+            let rule_type = self.kind.as_str();
             self.verbs.iter().map(move |verb| Permission {
                 rule_type,
                 verb,
@@ -196,8 +196,8 @@ impl fmt::Display for Rule {
         if !self.names.is_empty() {
             write!(f, ", only {}", self.names.join(", "))?;
         }
-        if self.rule_type != KUBERNETES {
-            write!(f, " ({})", self.rule_type)?;
+        if self.kind != KUBERNETES {
+            write!(f, " ({})", self.kind)?;
         }
         Ok(())
     }
@@ -303,7 +303,7 @@ mod tests {
         )];
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         for rule in rules.iter().chain([&Rule::default()]) {
-            form.append_pair("type", &rule.rule_type)
+            form.append_pair("type", &rule.kind)
                 .append_pair("resource_names", &rule.names());
             for (name, _, text) in rule.inputs() {
                 form.append_pair(name, &text);

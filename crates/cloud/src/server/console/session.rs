@@ -23,7 +23,6 @@ use crate::client::Path;
 use crate::models::Account;
 use crate::models::{Unknown, parse};
 use crate::server::digest::head;
-use crate::server::http::response::set;
 
 /// A browser sends a cookie of this prefix only to this host and only over TLS, or to the own machine, and no other
 /// host can have set it.
@@ -117,16 +116,21 @@ impl FromRequest<Console> for UnauthenticatedForm {
     }
 }
 
+/// Returns true if the browser has the cookie of a session, which may have ended.
+pub(super) fn signed_in(headers: &HeaderMap) -> bool {
+    cookie(headers, SESSION).is_some()
+}
+
 /// Begins a session with the token of a login.
 pub(super) fn begin(response: &mut Response, token: &str) {
-    add_cookie(response, cookie_of(SESSION, token));
+    add_cookie(response, &cookie_of(SESSION, token));
 }
 
 /// Ends the session in this browser.
 pub(super) fn end(response: &mut Response) {
     let mut cookie = cookie_of(SESSION, "");
     cookie.make_removal();
-    add_cookie(response, cookie);
+    add_cookie(response, &cookie);
 }
 
 /// A cookie that only this server reads. It is sent when a link of another page leads here, as after signing in
@@ -140,7 +144,7 @@ pub(super) fn cookie_of<'a>(name: &'a str, value: &'a str) -> Cookie<'a> {
         .build()
 }
 
-pub(super) fn add_cookie(response: &mut Response, cookie: Cookie<'_>) {
+pub(super) fn add_cookie(response: &mut Response, cookie: &Cookie<'_>) {
     if let Ok(value) = cookie.to_string().parse() {
         response.headers_mut().append(SET_COOKIE, value);
     }

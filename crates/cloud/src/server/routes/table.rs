@@ -9,8 +9,7 @@ use super::route::{
 };
 use super::{
     accounts, api_keys, catalogue, clusters, collection, documents, invitations, lists, login, login_grants, members,
-    operators,
-    organizations, rules, script_templates, scripts, stream,
+    operators, organizations, rules, script_templates, scripts, stream,
 };
 use crate::models::{
     Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
