@@ -164,7 +164,7 @@ pub(super) async fn create(sent: Sent) -> Response {
         let cluster = read(visit, path(visit)).await?;
         let all = |segment| visit.api().all(path(visit).below(segment));
         let (pools, upgrades) = futures::try_join!(all("node-pools"), all("upgrades"))?;
-        Ok(Review::new(
+        Ok::<_, Problem>(Review::new(
             "Upgrade the cluster",
             effect(&cluster, &pools, &upgrades, &spec),
         ))
@@ -323,7 +323,7 @@ async fn switch(sent: &Sent, title: &str, (name, on): (&str, bool), consequence:
                 strong { (text(&upgrade.value, "targetVersion")) } ": " (upgrade_badge(&upgrade.value)) }
             p { (consequence) }
         };
-        Ok(Review::new(title, effect).of_version(upgrade.etag))
+        Ok::<_, Problem>(Review::new(title, effect).of_version(upgrade.etag))
     };
     submit((&visit.session, Some(&visit.place)), &sent.form, change, review).await
 }
