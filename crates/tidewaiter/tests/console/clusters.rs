@@ -82,6 +82,7 @@ async fn upgrades(browser: &Browser, scene: &Scene) {
     browser.shows("The change is made").await;
     browser.follow("v1.31.0").await;
     for (action, confirm, state) in [
+        ("Resume", "Resume the upgrade", "Waiting"),
         ("Pause", "Pause the upgrade", "Paused"),
         ("Resume", "Resume the upgrade", "Waiting"),
     ] {
