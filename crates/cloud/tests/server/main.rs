@@ -11,6 +11,7 @@
 mod access;
 mod api_rows;
 mod catalogue;
+mod console;
 mod console_people;
 mod cursors;
 mod described;

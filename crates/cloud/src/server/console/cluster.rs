@@ -44,7 +44,7 @@ pub(super) fn here(visit: &Visit, rest: &str) -> String {
 /// The pages above a page of the cluster.
 pub(super) fn above(visit: &Visit, cluster: &Value) -> Markup {
     let (clusters, this) = (visit.page_path("clusters"), here(visit, ""));
-    breadcrumbs(&[(&clusters, "Clusters"), (&this, text(cluster, "name"))])
+    breadcrumbs(&[(clusters.as_str(), "Clusters"), (this.as_str(), text(cluster, "name"))])
 }
 
 /// An object of the API.

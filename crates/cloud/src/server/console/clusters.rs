@@ -70,7 +70,7 @@ async fn row(visit: &Visit, cluster: Value) -> Row {
     let path = visit.list("clusters").below(text(&cluster, "id"));
     let upgrades = visit.api().all(path.clone().below("upgrades"));
     let (report, upgrades) = futures::join!(report(visit, path), upgrades);
-    let upgrade = upgrades.unwrap_or_default().into_iter().find(in_progress);
+    let upgrade = upgrades.unwrap_or_default().into_iter().rfind(in_progress);
     Row {
         cluster,
         report,

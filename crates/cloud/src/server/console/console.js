@@ -38,11 +38,17 @@
   const rendered = new Map();
   const lives = () => document.querySelectorAll("[data-live][id]");
 
+  function isFilled(field) {
+    if (field.matches("select")) return [...field.options].some((option) => option.selected !== option.defaultSelected);
+    return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+  }
+
   // Returns true if a replacement would take something from a person.
   function isUsed(element) {
     const active = document.activeElement;
     const selection = document.getSelection();
     return element.contains(active)
+      || [...element.querySelectorAll("input, textarea, select")].some(isFilled)
       || (selection !== null && !selection.isCollapsed && element.contains(selection.anchorNode));
   }
 

@@ -5,6 +5,7 @@ use http::Method;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::api::Problem;
 use super::change::{Change, Review, submit};
 use super::cluster::{above, here, path, read};
 use super::controls::{button, table};
@@ -66,7 +67,7 @@ pub(super) async fn delete(sent: Sent) -> Response {
             p { "The API key " code { (id) } " of the cluster " strong { (text(&cluster, "name")) }
                 " is deleted. Its clients are refused at once: a coordinator with this key no longer follows the cloud." }
         };
-        Ok(Review::new("Delete the API key", effect))
+        Ok::<_, Problem>(Review::new("Delete the API key", effect))
     };
     submit((&visit.session, Some(&visit.place)), &sent.form, change, review).await
 }

@@ -5,7 +5,7 @@ use http::Method;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
-use super::api::Problem;
+use super::api::{Answer, Problem};
 use super::change::{Change, Review, submit};
 use super::cluster::{here, path, read};
 use super::controls::{button, form, input, table};
@@ -154,6 +154,13 @@ pub(super) async fn delete(sent: Sent) -> Response {
     .await
 }
 
+/// The label of the page, and the object whose nodes have it.
+async fn found(visit: &Visit) -> Result<(Labelled, Answer), Problem> {
+    let of = Labelled::of(visit).await?;
+    let label = visit.api().get(of.list.clone().below(visit.parameter("id"))).await?;
+    Ok((of, label))
+}
+
 /// Reviews or makes a change of the label of the page.
 async fn change(
     sent: &Sent,
@@ -161,12 +168,7 @@ async fn change(
     request: impl FnOnce(&Value, &str) -> (Method, Option<Value>, Markup),
 ) -> Response {
     let visit = &sent.visit;
-    let found = async {
-        let of = Labelled::of(visit).await?;
-        let label = visit.api().get(of.list.clone().below(visit.parameter("id"))).await?;
-        Ok((of, label))
-    };
-    let (of, label) = match found.await {
+    let (of, label) = match found(visit).await {
         Ok(found) => found,
         Err(problem) => return failed(Some(&visit.session), &problem),
     };

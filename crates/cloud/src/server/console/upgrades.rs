@@ -96,8 +96,9 @@ pub(super) fn create_form(visit: &Visit) -> Markup {
     if !may_write(visit) {
         return Markup::default();
     }
-    let check =
-        |name: &str, label: &str| html! { label.check { input type="checkbox" name=(name) value="yes"; (label) } };
+    let check = |name: &str, label: &str, is_on: bool| {
+        html! { label.check { input type="checkbox" name=(name) value="yes" checked[is_on]; (label) } }
+    };
     let fields = html! {
         label { "Version of Kubernetes " input name="version" required placeholder="v1.35.2"; }
         (input("Description", "description", ""))
@@ -112,8 +113,9 @@ pub(super) fn create_form(visit: &Visit) -> Markup {
             span.hint { "After this number of nodes, the cluster must be healthy for a while. Empty: none." }
             input name="canary" inputmode="numeric";
         }
-        (check("drain", "Drain each node first"))
-        (check("require_healthy", "Start nodes only while the cluster is healthy"))
+        (check("drain", "Drain each node first", false))
+        (check("require_healthy", "Start nodes only while the cluster is healthy", false))
+        (check("paused", "Create it paused, so that its script can be set first", true))
     };
     form(
         &visit.session,
@@ -137,7 +139,11 @@ fn spec(form: &FormFields) -> Value {
             policy.insert(field.to_owned(), value);
         }
     }
-    for (field, name) in [("drain", "drain"), ("requireHealthy", "require_healthy")] {
+    for (field, name) in [
+        ("drain", "drain"),
+        ("requireHealthy", "require_healthy"),
+        ("paused", "paused"),
+    ] {
         if form.get(name).is_some() {
             policy.insert(field.to_owned(), Value::Bool(true));
         }
@@ -164,7 +170,7 @@ pub(super) async fn create(sent: Sent) -> Response {
         let cluster = read(visit, path(visit)).await?;
         let all = |segment| visit.api().all(path(visit).below(segment));
         let (pools, upgrades) = futures::try_join!(all("node-pools"), all("upgrades"))?;
-        Ok(Review::new(
+        Ok::<_, Problem>(Review::new(
             "Upgrade the cluster",
             effect(&cluster, &pools, &upgrades, &spec),
         ))
@@ -323,7 +329,7 @@ async fn switch(sent: &Sent, title: &str, (name, on): (&str, bool), consequence:
                 strong { (text(&upgrade.value, "targetVersion")) } ": " (upgrade_badge(&upgrade.value)) }
             p { (consequence) }
         };
-        Ok(Review::new(title, effect).of_version(upgrade.etag))
+        Ok::<_, Problem>(Review::new(title, effect).of_version(upgrade.etag))
     };
     submit((&visit.session, Some(&visit.place)), &sent.form, change, review).await
 }
