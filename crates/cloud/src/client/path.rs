@@ -2,9 +2,13 @@
 
 use std::fmt::Display;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 
 use crate::models::values::{ClusterId, KubernetesVersion, NodeId, NodePoolId, OrganizationId, PluginId, UpgradeId};
+
+/// The characters of a segment that a URL escapes (RFC 3986, section 2.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A path of the API below `/v3`, with its query; or one below `/.well-known`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +57,10 @@ impl Path {
 
     /// The path and the query, with what a URL escapes.
     pub(crate) fn uri(&self) -> String {
-        let segments = self.segments.iter().map(|segment| {
-            percent_encoding::utf8_percent_encode(segment, percent_encoding::NON_ALPHANUMERIC).to_string()
-        });
+        let segments = self
+            .segments
+            .iter()
+            .map(|segment| utf8_percent_encode(segment, ESCAPED).to_string());
         let path: Vec<String> = segments.collect();
         let mut uri = format!("/{}/{}", self.root, path.join("/"));
         if !self.query.is_empty() {
