@@ -40,6 +40,7 @@ async fn in_a_locked_organization_nothing_changes(world: World) {
                 r#"{"key": "cluster.containership.io/another", "value": ""}"#,
                 r#"{"key": "nodepool.containership.io/another", "value": ""}"#,
                 r#"{"role": "member"}"#,
+                r#"{"name": "another", "expires_in_seconds": 3600}"#,
                 r#"{"password": "another good password"}"#,
                 r#"{"status": {"type": "RUNNING"}}"#,
                 r#"{"status": {"clusterStatus": "Success", "nodeStatuses": {}}}"#,

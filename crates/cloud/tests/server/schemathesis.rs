@@ -110,6 +110,10 @@ impl Filled {
         .await;
         let team = json!({"name": name, "user_ids": [user]});
         self.make(&format!("{ORGANIZATION}/teams/{{}}"), team).await;
+        let account = format!("{ORGANIZATION}/service-accounts/{{}}");
+        self.make(&account, json!({"name": name})).await;
+        self.make(&format!("{account}/tokens/{{}}"), json!({"name": name}))
+            .await;
         let registry = json!({"serveraddress": format!("{name}.example.org"), "description": name});
         self.make(&format!("{ORGANIZATION}/registries/{{}}"), registry).await;
         let provider = json!({"description": name});

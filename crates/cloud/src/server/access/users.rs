@@ -10,12 +10,12 @@ use crate::server::principal::{OrgRole, Principal};
 use crate::server::refusal::Refusal;
 use crate::server::store::{Row, Source, Transaction, membership_id};
 
-/// The role of a membership.
+/// The role of a membership or a service account.
 pub(crate) fn role_of(membership: &Row) -> Option<OrgRole> {
     membership.text("role").and_then(OrgRole::of)
 }
 
-/// The end of the access of a user, of a role binding, or of an SSH key; `None` if it does not end.
+/// The end of the access of a user, a service account, a role binding, or an SSH key; `None` if it does not end.
 pub(crate) fn end_of(row: &Row) -> Option<EndTime> {
     row.text("expires_at").and_then(EndTime::of_field)
 }

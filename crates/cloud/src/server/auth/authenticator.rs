@@ -1,4 +1,5 @@
-//! Authenticates a request by its token: a JSON Web Token of a user or a cluster, or the API key of a cluster.
+//! Authenticates a request by its token: a JSON Web Token of a user, a service account or a cluster, or the API key of
+//! a cluster.
 //!
 //! A verified token is cached by its digest, until a change that may affect its owner or the token: a revocation takes
 //! effect with the next request, and the identities of others stay cached. The id in an API key is no secret: an
@@ -19,8 +20,8 @@ use moka::future::Cache;
 use tidewaiter_kit::SharedClock;
 use uuid::Uuid;
 
-use crate::models::Kind;
-use crate::models::values::EndTime;
+use crate::models::values::{EndTime, ServiceAccountId};
+use crate::models::{InvalidField, Kind, TokenScope, Unknown, parse};
 use crate::server::Error;
 use crate::server::access::users::{end_of, role_of};
 use crate::server::digest::{head, uuid};
@@ -28,11 +29,13 @@ use crate::server::keys::hash::{ApiKey, KEY_PREFIX};
 use crate::server::keys::token::Tokens;
 use crate::server::keys::token::{AcceptedUses, Claims, TokenUse, signed_by};
 use crate::server::principal::{Authenticated, OrgRole, Principal};
-use crate::server::store::Store;
-use crate::server::store::{Row, StoreError};
+use crate::server::store::{Row, Store, StoreError};
 
 /// The maximum number of cached identities.
 const IDENTITIES: u64 = 20_000;
+
+/// The field of a token's document with its scope.
+pub(crate) const SCOPE: &str = "scope";
 
 /// The token of a request.
 pub(crate) struct Token<'a>(&'a str);
@@ -161,7 +164,9 @@ impl Authenticator {
         let mut depends_on = vec![proof, key];
         match &principal {
             Principal::User { id, memberships, .. } => depends_on.extend(memberships.keys().chain([id])),
-            Principal::Cluster { id, organization } => depends_on.extend([id, organization]),
+            Principal::ServiceAccount { id, organization, .. } | Principal::Cluster { id, organization } => {
+                depends_on.extend([id, organization]);
+            }
         }
         let known = Arc::new(Authenticated {
             depends_on,
@@ -205,65 +210,117 @@ impl Authenticator {
         }))
     }
 
-    /// The caller, and the id of the user or API key for which the token was issued. The token of a user expires with
-    /// the user's access at the latest.
+    /// The caller, and the id of the user, service account or API key for which the token was issued. The token of a
+    /// user or a service account expires with the owner's access at the latest.
     async fn by_claims(&self, claims: &mut Claims) -> Result<Option<(Principal, Uuid)>, Error> {
-        let user = match &claims.token_use {
-            TokenUse::Kubernetes { user, .. } => *user,
-            TokenUse::User(user) => {
-                // A token is revoked by deleting its row.
-                let row = self.store.get(Kind::Token, &claims.id.to_string()).await?;
-                if row.is_none_or(|row| row.parent_id != user.to_string()) {
-                    return Ok(None);
-                }
-                *user
+        // A token is revoked by deleting its row.
+        let token = match &claims.token_use {
+            TokenUse::Kubernetes { .. } => None,
+            _ => self.store.get(Kind::Token, &claims.id.to_string()).await?,
+        };
+        let found = match (&claims.token_use, token) {
+            (TokenUse::Kubernetes { user, .. }, _) => self.user_principal(user.0, None).await?,
+            (TokenUse::User(user), Some(token)) if token.parent_id == user.to_string() => {
+                self.user_principal(user.0, Some(&token)).await?
             }
-            TokenUse::Cluster(cluster) => {
-                let row = self.store.get(Kind::Token, &claims.id.to_string()).await?;
-                let Some(row) = row.filter(|row| row.cluster_id == cluster.to_string()) else {
-                    return Ok(None);
-                };
+            (TokenUse::ServiceAccount(account), Some(token)) if token.parent_id == account.to_string() => {
+                self.service_account(*account, &token).await?
+            }
+            (TokenUse::Cluster(cluster), Some(token)) if token.cluster_id == cluster.to_string() => {
                 let principal = Principal::Cluster {
                     id: cluster.0,
-                    organization: uuid(&row.organization_id),
+                    organization: uuid(&token.organization_id),
                 };
                 // A token of a removed key or cluster may not yet be deleted.
-                let key = self.store.get(Kind::ApiKey, &row.parent_id).await?;
-                let exists = key.is_some() && self.store.get(Kind::Cluster, &row.cluster_id).await?.is_some();
-                return Ok(exists.then(|| (principal, uuid(&row.parent_id))));
+                let key = self.store.get(Kind::ApiKey, &token.parent_id).await?;
+                let exists = key.is_some() && self.store.get(Kind::Cluster, &token.cluster_id).await?.is_some();
+                return Ok(exists.then(|| (principal, uuid(&token.parent_id))));
             }
+            _ => None,
         };
-        let Some((principal, end)) = self.user_principal(user.0).await? else {
+        let Some((principal, end)) = found else {
             return Ok(None);
         };
         if let Some(end) = end {
             claims.expires_at = claims.expires_at.min(end.get());
         }
-        Ok(Some((principal, user.0)))
+        let id = match &principal {
+            Principal::User { id, .. } | Principal::ServiceAccount { id, .. } | Principal::Cluster { id, .. } => *id,
+        };
+        Ok(Some((principal, id)))
     }
 
     /// A user with the roles in all organizations, and the end of the user's access; `None` if there is no such user,
-    /// or the access has ended.
-    async fn user_principal(&self, user: Uuid) -> Result<Option<(Principal, Option<EndTime>)>, StoreError> {
+    /// the access has ended, or the scope of `token` is unreadable.
+    async fn user_principal(
+        &self,
+        user: Uuid,
+        token: Option<&Row>,
+    ) -> Result<Option<(Principal, Option<EndTime>)>, StoreError> {
         let id = user.to_string();
-        let Some(row) = self.store.get(Kind::User, &id).await? else {
+        let Some((_, end, scope)) = self.live(Kind::User, &id, token).await? else {
             return Ok(None);
         };
-        let end = end_of(&row);
-        if end.is_some_and(|end| end.has_passed(self.clock.now())) {
-            return Ok(None);
-        }
         let memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
-        let operator = self.store.get(Kind::Operator, &id).await?.is_some();
+        let operator = scope.is_none() && self.store.get(Kind::Operator, &id).await?.is_some();
         let membership = |row: &Row| Some((uuid(&row.organization_id), role_of(row)?));
         let memberships: BTreeMap<Uuid, OrgRole> = memberships.iter().filter_map(membership).collect();
         let principal = Principal::User {
             id: user,
             memberships,
             operator,
+            scope,
         };
         Ok(Some((principal, end)))
     }
+
+    /// A service account, and the end of its access; `None` as for a user.
+    async fn service_account(
+        &self,
+        account: ServiceAccountId,
+        token: &Row,
+    ) -> Result<Option<(Principal, Option<EndTime>)>, StoreError> {
+        let live = self
+            .live(Kind::ServiceAccount, &account.to_string(), Some(token))
+            .await?;
+        let Some((row, end, scope)) = live else {
+            return Ok(None);
+        };
+        // No service account is an owner, whatever the database says.
+        let Some(role) = role_of(&row).filter(|role| *role < OrgRole::Owner) else {
+            return Ok(None);
+        };
+        let principal = Principal::ServiceAccount {
+            id: account.0,
+            organization: uuid(&row.organization_id),
+            role,
+            scope,
+        };
+        Ok(Some((principal, end)))
+    }
+
+    /// The user or service account `id`, the end of its access, and the scope of its `token`; `None` if there is none
+    /// of this id, the access has ended, or the scope is unreadable: a newer version may have written it.
+    async fn live(&self, kind: Kind, id: &str, token: Option<&Row>) -> Result<Option<Live>, StoreError> {
+        let Some(row) = self.store.get(kind, id).await? else {
+            return Ok(None);
+        };
+        let end = end_of(&row);
+        if end.is_some_and(|end| end.has_passed(self.clock.now())) {
+            return Ok(None);
+        }
+        let scope = token.map(scope_of).transpose();
+        Ok(scope.ok().map(|scope| (row, end, scope.flatten())))
+    }
+}
+
+/// A user or a service account, the end of its access, and the scope of its token.
+type Live = (Row, Option<EndTime>, Option<Arc<TokenScope>>);
+
+/// The scope of a token; `None` without a limit.
+fn scope_of(token: &Row) -> Result<Option<Arc<TokenScope>>, InvalidField> {
+    let read = |scope: &serde_json::Value| parse(scope.to_string().as_bytes(), Unknown::Refuse).map(Arc::new);
+    token.spec.get(SCOPE).map(read).transpose()
 }
 
 impl Authenticated {

@@ -82,7 +82,7 @@ async fn logged_in(
             let id = crate::server::digest::uuid(&id);
             return Ok(Some(Claims { expires_at, id, ..new }));
         }
-        add_token(transaction, &new, &parent, LOGIN, true).await?;
+        add_token(transaction, &new, &parent, json!({ "name": LOGIN, LOGIN: true })).await?;
         Ok(None)
     });
     let token = match written.await? {
@@ -116,18 +116,15 @@ async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
     logged_in(app, call, principal.actor(), claims, row, Kind::ApiKey).await
 }
 
-/// Adds the row of a token, below the user or the key that it was issued for. Deleting it revokes the token.
+/// Adds the row of a token with the fields `spec`, below the user, service account or key that it was issued for.
+/// Deleting it revokes the token.
 pub(super) async fn add_token(
     transaction: &mut Transaction,
     claims: &Claims,
     parent: &Row,
-    name: &str,
-    is_login: bool,
+    mut spec: Value,
 ) -> Result<Row, Error> {
-    let mut spec = json!({ "name": name, "expires_at": claims.expires_at.to_string() });
-    if is_login {
-        spec[LOGIN] = Value::Bool(true);
-    }
+    spec["expires_at"] = Value::from(claims.expires_at.to_string());
     let row = Row {
         organization_id: parent.organization_id.clone(),
         cluster_id: parent.cluster_id.clone(),

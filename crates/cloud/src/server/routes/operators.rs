@@ -1,9 +1,11 @@
 //! Operators: users who administer all organizations.
 //!
 //! There is always one. Only operators add and remove operators, and delete an organization that is an operator's home.
+//! Adding one needs a recent login, so that a login that was stolen for a moment does not make another operator.
 //! A user who cannot log in does not become one, because nobody else could set the password afterwards.
 
 use super::prelude::*;
+use super::tokens::check_recent_login;
 use crate::server::access::operators::keep_one;
 use crate::server::access::users::never_ends;
 
@@ -29,12 +31,14 @@ pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error>
 /// Makes a user an operator. The audit log of the user's home organization records it.
 pub(super) async fn add(app: &AppState, call: &Call) -> Result<Response, Error> {
     let (id, owner) = (call.key("user_id")?, call.owner());
+    let caller = call.caller()?.claims.clone().ok_or_else(Refusal::unauthenticated)?;
     write(app, call, async move |transaction| {
         let user = transaction.get(Kind::User, &id).await?;
         let user = user.ok_or_else(|| not_found("there is no such user"))?;
         if let Some(operator) = transaction.get(Kind::Operator, &id).await? {
             return Ok(Reply::ok(&shown(&operator, &user)));
         }
+        check_recent_login(transaction, &caller, "user_id", "adding an operator").await?;
         never_ends(&user)?;
         if transaction.get(Kind::Password, &id).await?.is_none() {
             let reason = "the user has no password and could not log in: set a password first";
