@@ -32,8 +32,9 @@ use tidewaiter_api::Role;
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, OffboardArgs, PolicyArgs, ScriptTemplateArgs,
-    ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs, VersionArgs,
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, OffboardArgs, PolicyArgs, ScopeFlags,
+    ScriptTemplateArgs, ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokenOwner, TokensCommand, UpgradeArgs,
+    VersionArgs,
 };
 pub(crate) use cloud::{
     AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, ClusterPlace, Confirmation,
