@@ -99,7 +99,7 @@ pub const UNREADABLE_LIST: &str =
 #[serde(rename_all = "camelCase")]
 pub struct CloudSyncSpec {}
 
-/// How far the mirror is.
+/// The progress of the mirror.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = RecursiveTransform(kubernetes_integer))]
@@ -118,7 +118,7 @@ pub struct CloudSyncStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How far the mirror of one kind is.
+/// The progress of the mirror of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "How far the mirror of one kind is.")]
@@ -126,12 +126,14 @@ pub struct KindSync {
     /// The kind, for example `Registry`.
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
-    /// When a response of the cloud was last applied (UTC, whole seconds), as of the last write of this status. A success that changes
-    /// nothing else is written once an hour, so use the metric to see how old the state is. Absent before the first success.
+    /// When a response of the cloud was last applied (UTC, whole seconds), as of the last write of this status. A
+    /// success that changes nothing else is written once an hour, so use the metric to see how old the state is. Absent
+    /// before the first success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub last_success: Option<Timestamp>,
-    /// The revision of the cloud's last complete list: 12 characters that change with its `ETag` and with the names in it. Empty before the first one.
+    /// The revision of the cloud's last complete list: 12 characters that change with its `ETag` and with the names in
+    /// it. Empty before the first one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub revision: String,
@@ -172,7 +174,7 @@ pub struct HeldDeletions {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub names: Vec<String>,
-    /// Why the brake holds, in plain words.
+    /// The reason why the brake holds, in plain words.
     #[schemars(length(max = 1024))]
     pub reason: String,
 }
@@ -185,7 +187,7 @@ pub struct RefusedObject {
     /// The name that it would have in the cluster, or `not readable` if its id is not.
     #[schemars(length(max = 253))]
     pub id: String,
-    /// Why it was refused, in plain words, without a secret.
+    /// The reason why it was refused, in plain words, without a secret.
     #[schemars(length(max = 1024))]
     pub reason: String,
 }

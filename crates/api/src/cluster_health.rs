@@ -73,7 +73,8 @@ pub struct ClusterHealthSpec {}
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = RecursiveTransform(kubernetes_integer))]
 pub struct ClusterHealthStatus {
-    /// When this status was first observed (UTC, whole seconds). It does not change while the rest of the status stays the same.
+    /// When this status was first observed (UTC, whole seconds). It does not change while the rest of the status stays
+    /// the same.
     #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub observed_at: Timestamp,
     /// The number of failures.
@@ -87,7 +88,8 @@ pub struct ClusterHealthStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// The numbers of Nodes and pods by state. A number that is not known is absent. The gauges `kops_*` have the same values.
+/// The numbers of Nodes and pods by state. A number that is not known is absent. The gauges `kops_*` have the same
+/// values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthCounts {

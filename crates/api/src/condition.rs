@@ -37,8 +37,8 @@ pub struct Condition {
     /// The reason for the status in plain words, with its remedy.
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// The `metadata.generation` of the object whose spec the condition describes. Absent where one write updates spec and status, as
-    /// in a `NodeIdentity` and a `ClusterHealth`.
+    /// The `metadata.generation` of the object whose spec the condition describes. Absent where one write updates spec
+    /// and status, as in a `NodeIdentity` and a `ClusterHealth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         description = "The generation of the object whose spec the condition describes; absent where one write updates spec and status.",

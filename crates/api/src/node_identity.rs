@@ -101,8 +101,8 @@ pub struct NodeIdentitySpec {
     /// `metadata.uid` of the Node. A record with another uid is about a Node that no longer exists.
     #[serde(rename = "nodeUID")]
     pub node_uid: NodeUid,
-    /// `spec.providerID` of the Node when the record was written. It is the kubelet's claim and is truncated when it is longer
-    /// than any cloud's.
+    /// `spec.providerID` of the Node when the record was written. It is the kubelet's claim and is truncated when it is
+    /// longer than any cloud's.
     #[serde(rename = "providerID", default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub provider_id: String,
@@ -126,16 +126,16 @@ pub struct NodeIdentityStatus {
     /// The billing model of the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
-    /// When the cloud first confirmed the identity of the Node with this uid (UTC, whole seconds). Later results do not change
-    /// it.
+    /// When the cloud first confirmed the identity of the Node with this uid (UTC, whole seconds). Later results do not
+    /// change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub first_verified: Option<Timestamp>,
-    /// Whether the Node is refused, with evidence that its claim is forged.
+    /// True if the Node is refused, with evidence that its claim is forged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forged: bool,
-    /// Every label that the controller has set, is about to set or is about to remove. While a change is in progress, the list
-    /// contains the old and the new keys, so that a crash loses none.
+    /// Every label that the controller has set, is about to set or is about to remove. While a change is in progress,
+    /// the list contains the old and the new keys, so that a crash loses none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
     pub labels: Vec<RecordedLabel>,
@@ -153,14 +153,15 @@ pub struct RecordedLabel {
     pub key: LabelKey,
     /// The label's value.
     pub value: LabelValue,
-    /// Where the label comes from.
+    /// The origin of the label.
     pub source: LabelSource,
-    /// The file in the state store, relative to the configuration base. Empty when the label follows from the instance alone.
+    /// The file in the state store, relative to the configuration base. Empty when the label follows from the instance
+    /// alone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub file: String,
-    /// The value that the Node had when the controller first recorded the key. It is given back when the definition no longer has
-    /// the key; a key without it is removed then.
+    /// The value that the Node had when the controller first recorded the key. It is given back when the definition no
+    /// longer has the key; a key without it is removed then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<LabelValue>,
 }

@@ -103,7 +103,7 @@ pub const MOST_NAMED: usize = 16;
 #[serde(rename_all = "camelCase")]
 pub struct NodeReportSpec {}
 
-/// What the agent has done, and what it found.
+/// The results of the agent, and what it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = RecursiveTransform(kubernetes_integer))]
@@ -112,7 +112,7 @@ pub struct NodeReportStatus {
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub agent_version: String,
-    /// What an upgrade needs to know of the host.
+    /// The facts about the host that an upgrade needs.
     #[serde(default)]
     pub host: HostFacts,
     /// The number of keys of users in `authorized_keys`.
@@ -144,22 +144,23 @@ pub struct NodeReportStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_NAMED), inner(length(max = 128)))]
     pub break_glass_keys: Vec<String>,
-    /// Users that have one of them as a key of their own, or had it while an agent reported here: they can log in with it
-    /// also when their User is deleted.
+    /// Users that have one of them as a key of their own, or had it while an agent reported here: they can log in with
+    /// it also when their User is deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_NAMED))]
     pub break_glass_users: Vec<BreakGlassUser>,
     /// The last login with one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_glass_use: Option<BreakGlassUse>,
-    /// How often the agent has undone a change since it started.
+    /// The number of changes that the agent has undone since it started.
     #[serde(default)]
     pub restores: u32,
     /// The last changes that the agent found, newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_NAMED))]
     pub tampering: Vec<Tampering>,
-    /// The upgrade of Kubernetes on this node: that whose turn it is, or the last one, as its host says. Absent if upgrades are disabled on the node.
+    /// The upgrade of Kubernetes on this node: that whose turn it is, or the last one, as its host says. Absent if
+    /// upgrades are disabled on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradeReport>,
     /// The conditions `Applied`, `ForeignLines`, `BreakGlassOfUsers` and `KeysExpiring`.
@@ -168,7 +169,7 @@ pub struct NodeReportStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What an upgrade needs to know of the host.
+/// The facts about the host that an upgrade needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "What an upgrade needs to know of the host.")]
@@ -197,36 +198,38 @@ pub struct UpgradeReport {
     #[serde(default)]
     #[schemars(length(max = 253))]
     pub id: String,
-    /// What became of its script.
+    /// The result of its script.
     #[serde(default)]
     pub state: UpgradeState,
-    /// Why, in words.
+    /// The reason, in words.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub message: String,
     /// The exit status of the script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Whether the script failed, its way back ended well, and the kubelet is at the version of before.
+    /// True if the script failed, its way back ended well, and the kubelet is at the version of before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rolled_back: bool,
-    /// Whether the host permits scripts without a signature.
+    /// True if the host permits scripts without a signature.
     #[serde(default)]
     pub unsigned_scripts: bool,
-    /// Whether the agent follows the status of its own node, and not only `currentNode`: then several nodes may be upgraded at once.
+    /// True if the agent follows the status of its own node, and not only `currentNode`: then several nodes may be
+    /// upgraded at once.
     #[serde(default)]
     pub follows_own_status: bool,
     /// From when on the signature of the script counts, if it does not yet (UTC). No script runs before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub not_before: Option<Timestamp>,
-    /// Why no script would run on the node: nothing is pinned on its host, or its agent cannot read the coordinator's orders. Empty if one would.
+    /// The reason why no script would run on the node: nothing is pinned on its host, or its agent cannot read the
+    /// coordinator's orders. Empty if one would.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub host_problem: String,
 }
 
-/// What became of the script of an upgrade. `Refused`, `Succeeded`, `Failed`, `TimedOut` and `Interrupted` are final:
+/// The result of the script of an upgrade. `Refused`, `Succeeded`, `Failed`, `TimedOut` and `Interrupted` are final:
 /// nothing of the upgrade runs on the node any more, and nothing of it will.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "What became of the script; None if none was offered.")]
@@ -282,7 +285,7 @@ pub struct RefusedKey {
     #[serde(default)]
     #[schemars(length(max = 256))]
     pub key: String,
-    /// Why, in plain words.
+    /// The reason, in plain words.
     #[schemars(length(max = 1024))]
     pub reason: String,
 }
@@ -335,7 +338,7 @@ pub struct Tampering {
     /// When the agent found it (UTC, whole seconds).
     #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub at: Timestamp,
-    /// What was changed, and by whom as far as that is known.
+    /// The change, and its author as far as that is known.
     #[schemars(length(max = 1024))]
     pub what: String,
 }

@@ -56,7 +56,8 @@ use crate::names::CONTAINERSHIP_NAMESPACE;
 pub struct NodeUpgradeSpec {
     /// The `ClusterUpgrade`.
     pub upgrade: UpgradeIdentity,
-    /// The id by which the script of the upgrade is signed and reported. It becomes part of the name of a file on the node.
+    /// The id by which the script of the upgrade is signed and reported. It becomes part of the name of a file on the
+    /// node.
     #[schemars(regex(pattern = "^[-A-Za-z0-9._]{1,253}$"))]
     pub id: String,
     /// The version to upgrade to, for example `v1.12.3`. It becomes part of the name of a file on the node.
@@ -68,12 +69,13 @@ pub struct NodeUpgradeSpec {
     /// After how many seconds the node counts as failed.
     #[schemars(range(min = 1, max = 86_400))]
     pub node_timeout_seconds: i64,
-    /// From when on `nodeTimeoutSeconds` count (UTC); in the future while the node waits for the window of its signature.
+    /// From when on `nodeTimeoutSeconds` count (UTC); in the future while the node waits for the window of its
+    /// signature.
     #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub since: Timestamp,
 }
 
-/// Which state of which `ClusterUpgrade` says so.
+/// The state of the `ClusterUpgrade` that says so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "Which state of which ClusterUpgrade says so.")]
 pub struct UpgradeIdentity {
@@ -83,7 +85,8 @@ pub struct UpgradeIdentity {
     /// Its uid: a name may be used again.
     #[schemars(length(max = 64))]
     pub uid: String,
-    /// The generation of the `ClusterUpgrade` when the order was written. An agent follows no older one than it has seen.
+    /// The generation of the `ClusterUpgrade` when the order was written. An agent follows no older one than it has
+    /// seen.
     pub generation: i64,
 }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::TIMESTAMP_PATTERN;
 use crate::containership::PluginSpec;
 
-/// What was applied for a plugin.
+/// The objects that were applied for a plugin.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "tidewaiter.dev",
@@ -52,8 +52,8 @@ pub struct PluginInventorySpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub depends_on: Vec<String>,
-    /// When the manifests that were accepted last were signed, in seconds since 1970: none that were signed before are accepted. Absent
-    /// without a signature.
+    /// When the manifests that were accepted last were signed, in seconds since 1970: none that were signed before are
+    /// accepted. Absent without a signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_at: Option<i64>,
     /// The plugin as it was when its version was applied last, to its end. Absent before.
@@ -63,13 +63,13 @@ pub struct PluginInventorySpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub revision: String,
-    /// The revision that may be applied: `pluginApproval` was automatic when its apply began, or a person approved it, or went back to it. It is
-    /// here before anything of it is applied.
+    /// The revision that may be applied: `pluginApproval` was automatic when its apply began, or a person approved it,
+    /// or went back to it. It is here before anything of it is applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub approved: String,
-    /// The versions that were accepted, newest last. Each is stored in the Secret `tidewaiter-plugin-ID-REVISION`, with the first 16 digits of the
-    /// revision.
+    /// The versions that were accepted, newest last. Each is stored in the Secret `tidewaiter-plugin-ID-REVISION`, with
+    /// the first 16 digits of the revision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub releases: Vec<AcceptedRelease>,
@@ -117,13 +117,13 @@ pub struct AcceptedRelease {
     /// When it was accepted (UTC).
     #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub at: Timestamp,
-    /// Whether it is too large for a Secret, so that nobody can go back to it.
+    /// True if it is too large for a Secret, so that nobody can go back to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub too_large: bool,
 }
 
-/// Objects of one kind in one namespace that were applied, or are about to be. What they have in common is here once, because the API server
-/// checks each field: 500 objects with all of theirs took it three times as long.
+/// Objects of one kind in one namespace that were applied, or are about to be. What they have in common is here once,
+/// because the API server checks each field: 500 objects with all of theirs took it three times as long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "Objects of one kind in one namespace that were applied, or are about to be.")]

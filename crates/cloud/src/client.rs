@@ -35,12 +35,13 @@ use crate::models::{InvalidField, InvalidItem, Kind, Model, Unknown, UpgradeScri
 
 pub use budget::{BudgetPart, ByteBudget};
 pub use caller::{Audience, Caller, Membership, PublishedKeys};
+pub(crate) use error::ACCESS_ENDED;
 pub use error::ClientError;
 pub use path::{Cluster, Organization, Path};
 pub use recovery::Recoveries;
 pub use request::{Answer, Body, ETag, Request};
 pub use settings::{BaseUrl, ClientSettings, CloudEnvironment, InvalidBaseUrl, SettingsError, has_user};
-pub use token::{AccessToken, InvalidToken};
+pub use token::{AccessToken, InvalidToken, stated_expiry};
 pub use watch::Wake;
 
 use transport::Transport;

@@ -112,6 +112,8 @@ kind::kinds! {
             event: Some(Self::User),
             ..Facts::internal("memberships", "a membership", 20_000, &[Self::Organization])
         },
+        /// An invitation to an organization, with the hash of its secret.
+        Invitation: Facts::internal("invitations", "an invitation", 1_000, &[Self::Organization]),
         /// The hash of a user's password.
         Password: Facts::internal("passwords", "a password", 20_000, &[Self::User]),
         /// A user who administers all organizations.

@@ -3,13 +3,14 @@
 //! No error, `Debug` output or log line contains a key, a password or a token.
 //!
 //! Each room uses only those before it: `error` and `refusal`, `keys`, `principal`, `store`, `http`, `access`, `auth`,
-//! `openapi`, `state`, `routes`; then `router`, `serve` and `init`, which make a server of them. Only `error` names one
-//! that is behind it, the error of the store.
+//! `openapi`, `state`, `routes`, `console`; then `router`, `serve`, `init` and `recover`, which make a server of them.
+//! Only `error` names one that is behind it, the error of the store.
 
 #![expect(missing_docs, reason = "a field or an error that its name explains has no comment")]
 
 mod access;
 mod auth;
+mod console;
 mod digest;
 mod error;
 pub mod http;
@@ -17,6 +18,7 @@ mod init;
 pub mod keys;
 pub mod openapi;
 pub mod principal;
+mod recover;
 pub mod refusal;
 mod reseal;
 mod router;
@@ -30,6 +32,7 @@ pub use error::Error;
 pub use http::client_address::TrustedProxies;
 pub use http::limits::LimitSettings;
 pub use init::{InitOptions, InitSummary, create_organization, has_organization, make_keys};
+pub use recover::{RecoverOptions, RecoverSummary, recover};
 pub use routes::LONGEST_TOKEN;
 pub use serve::{DRAIN, ServeError, start};
 pub use settings::{ServerParts, TokenLifetimes};

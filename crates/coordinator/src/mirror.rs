@@ -9,6 +9,7 @@ mod board;
 mod brake;
 mod cloud_list;
 mod cloud_sync;
+mod ends;
 mod held;
 mod kind;
 mod kinds;
@@ -20,7 +21,6 @@ mod shared;
 mod shown_upgrades;
 mod stored;
 mod sync;
-mod user_ends;
 mod window;
 
 use std::sync::Arc;
@@ -134,7 +134,7 @@ pub fn start(settings: MirrorSettings, changes: &Changes, role: &mut Role<'_>) -
     let upgrades = settings.upgrades;
     let mut mirror = Mirror::new(settings, changes, role)?;
     let users = mirror.register(kinds::Users);
-    user_ends::start(&users.cache, mirror.role);
+    ends::start(&users.cache, mirror.role);
     let registry_credentials = mirror.register(kinds::RegistryCredentials(credentials)).list;
     let registries = mirror.register(kinds::Registries(credentials)).list;
     let plugins = mirror.register(kinds::Plugins);
@@ -145,6 +145,7 @@ pub fn start(settings: MirrorSettings, changes: &Changes, role: &mut Role<'_>) -
         roles: roles.list.clone(),
         users: users.list,
     });
+    ends::start(&role_bindings.cache, mirror.role);
     mirror.register(kinds::AutoscalingPolicies);
     mirror.register(kinds::AutoscalingGroups);
     let shown = shown_upgrades::ShownUpgrades::default();

@@ -16,7 +16,7 @@ use crate::terminate::Termination;
 /// The controllers, each with what it reads and what it writes:
 /// - sync-…, cloud-sync: reads what the cloud lists; writes the mirrored kinds ([`mirror::start`] lists them), and
 ///   `CloudSync`.
-/// - user-end: reads Users; writes nothing: it reports on those that have ended.
+/// - user-end, role-binding-end: read Users and `AuthorizationRoleBinding`s; write nothing: they report ends of access.
 /// - containership: reads Namespaces, service accounts, Registries; writes the service account `containership` in each
 ///   namespace, and `imagePullSecrets` of it and of the accounts that the settings name.
 /// - registry: reads Registries, Secrets of `containership-core`; writes the pull secret of each Registry in

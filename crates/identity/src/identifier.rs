@@ -81,32 +81,38 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// *is* the instance: that is decided by [`prove`](crate::proof::prove), which needs no cloud.
 ///
 /// A [`Refusal`] means that the Node gets no labels. It removes none either: existing labels stay, whatever the
-/// refusal, until a later answer proves another identity.
+/// refusal, until a later answer proves another identity. Each has its meaning, whether it is evidence that the claim is
+/// forged, and the time of the next query:
 ///
-/// | refusal | meaning | evidence of forgery | query again |
-/// | --- | --- | --- | --- |
-/// | `InvalidProviderId` | no instance can have this id; the cloud was not queried | no: a broken bootstrap looks the same | only when the Node changes |
-/// | `NotFound` | the cloud does not list the instance | no: deleted, or too new for an eventually consistent list | in seconds, with all others; the lookup does |
-/// | `NotRunning` | it is stopping, stopped or terminated | no: its Node outlives it by minutes | later |
-/// | `ForeignProject` | it belongs to another cluster or project, or to none | yes if it belongs to another; no if it has no mark at all | later |
-/// | `NotInGroup` | it has no valid group, or no group lists it | no: a configuration error | later |
-/// | `ProjectMismatch` | GCE: its project is not that of the setting, where no instance of the cluster was found yet | no: the setting may be wrong | later |
-/// | `ZoneMismatch` | it is in another zone than that of the providerID | yes: a cloud controller manager writes the correct zone | only when the Node changes |
-/// | `Throttled` | nothing | no | later; the lookup slows down all calls |
-/// | `Unavailable` | nothing: there was no usable response | no | later |
+/// - `InvalidProviderId`: no instance can have this id; the cloud was not queried. Forged: no: a broken bootstrap looks
+///   the same. Again: only when the Node changes.
+/// - `NotFound`: the cloud does not list the instance. Forged: no: deleted, or too new for an eventually consistent
+///   list. Again: in seconds, with all others; the lookup does.
+/// - `NotRunning`: it is stopping, stopped or terminated. Forged: no: its Node outlives it by minutes. Again: later.
+/// - `ForeignProject`: it belongs to another cluster or project, or to none. Forged: yes if it belongs to another; no
+///   if it has no mark at all. Again: later.
+/// - `NotInGroup`: it has no valid group, or no group lists it. Forged: no: a configuration error. Again: later.
+/// - `ProjectMismatch`: GCE: its project is not that of the setting, where no instance of the cluster was found yet.
+///   Forged: no: the setting may be wrong. Again: later.
+/// - `ZoneMismatch`: it is in another zone than that of the providerID. Forged: yes: a cloud controller manager writes
+///   the correct zone. Again: only when the Node changes.
+/// - `Throttled`: nothing. Forged: no. Again: later; the lookup slows down all calls.
+/// - `Unavailable`: nothing: there was no usable response. Forged: no. Again: later.
 ///
 /// The proof, which follows the answer, adds:
 ///
-/// | refusal | meaning | evidence of forgery | query again |
-/// | --- | --- | --- | --- |
-/// | `NameMismatch` | the Node's name is not one of the instance's names | yes | when the Node changes or the identity expires |
-/// | `NameScheme` | EC2: the Node's name is one of the instance's names, of the scheme that the cluster does not use | no: the setting may be wrong | when the Node changes or the identity expires |
-/// | `AddressMismatch` | the Node lists addresses, and none belongs to the instance | yes | when the Node changes or the identity expires |
-/// | `Starting` | one of these two forgeries, and the instance is still starting | no: EC2 may not know its name and
-/// its addresses yet | in seconds, with all others; the lookup does |
-/// | `GroupChanged` | the instance is in another group than the one for which the Node was verified; added by the
-/// NodeController, which has the record | no: it is unknown who changed it | within minutes |
-/// | `Duplicate` | another Node claims the instance with equal evidence | no: it is unknown which of the two is forged | when either Node changes |
+/// - `NameMismatch`: the Node's name is not one of the instance's names. Forged: yes. Again: when the Node changes or
+///   the identity expires.
+/// - `NameScheme`: EC2: the Node's name is one of the instance's names, of the scheme that the cluster does not use.
+///   Forged: no: the setting may be wrong. Again: when the Node changes or the identity expires.
+/// - `AddressMismatch`: the Node lists addresses, and none belongs to the instance. Forged: yes. Again: when the Node
+///   changes or the identity expires.
+/// - `Starting`: one of these two forgeries, and the instance is still starting. Forged: no: EC2 may not know its name
+///   and its addresses yet. Again: in seconds, with all others; the lookup does.
+/// - `GroupChanged`: the instance is in another group than the one for which the Node was verified; added by the
+///   NodeController, which has the record. Forged: no: it is unknown who changed it. Again: within minutes.
+/// - `Duplicate`: another Node claims the instance with equal evidence. Forged: no: it is unknown which of the two is
+///   forged. Again: when either Node changes.
 ///
 /// # Caching
 /// An identity may be cached for the Node's uid *and* providerID, for at most [`LookupSettings::expiry`], because an

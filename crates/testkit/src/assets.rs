@@ -201,6 +201,31 @@ pub fn schemathesis() -> PathBuf {
     path
 }
 
+/// The folder with `chromium` and `chromedriver`, from the cache that `hack/chromium` fills.
+///
+/// # Panics
+/// When they are not there, naming the folder and the remedy.
+#[must_use]
+pub fn chromium() -> PathBuf {
+    let folder = cache_folder().join("chromium");
+    for name in ["chromium", "chromedriver"] {
+        let path = folder.join(name);
+        assert!(path.is_file(), "{} is missing: run hack/chromium", path.display());
+    }
+    folder
+}
+
+/// The script of axe-core, from the cache that `hack/axe/build` fills.
+///
+/// # Panics
+/// When it is not there, naming the file and the remedy.
+#[must_use]
+pub fn axe() -> PathBuf {
+    let path = cache_folder().join("axe/node_modules/axe-core/axe.min.js");
+    assert!(path.is_file(), "{} is missing: run hack/axe/build", path.display());
+    path
+}
+
 /// The Kubernetes version that `hack/kube-assets` pins, as `v1.36.3`.
 #[must_use]
 pub fn kubernetes_version() -> &'static str {

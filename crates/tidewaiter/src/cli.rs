@@ -12,6 +12,7 @@ mod explain;
 mod format;
 mod help;
 mod host;
+mod invitations;
 mod operators;
 mod plugin;
 pub(crate) mod reference;
@@ -32,7 +33,7 @@ use tidewaiter_api::Role;
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, OffboardArgs, PolicyArgs, ScopeFlags,
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs, ScopeFlags,
     ScriptTemplateArgs, ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokenOwner, TokensCommand, UpgradeArgs,
     VersionArgs,
 };
@@ -41,7 +42,9 @@ pub(crate) use cloud::{
     ContextCommand, CreateArgs, CredentialArgs, DeleteArgs, DiffArgs, DocumentArgs, FieldFlags, GetArgs, LoginArgs,
     LogoutArgs, NodePoolPlace, ObjectArgs, OrganizationPlace, Place as CloudPlace, Printed, WhoamiArgs,
 };
-pub(crate) use cloud_server::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
+pub(crate) use cloud_server::{
+    BackupArgs, InitArgs, KeysCommand, RecoverArgs, RestoreArgs, ServeArgs, ServerCommand, ServerPlace,
+};
 pub(crate) use cluster::{ClusterFlags, Place};
 pub(crate) use complete::{Completed, Completion};
 pub(crate) use explain::{
@@ -53,6 +56,7 @@ pub(crate) use host::{
     AgentFolders, HostBreakGlassCommand, HostCommand, HostInstallArgs, HostKeysCommand, HostRunArgs, HostUninstallArgs,
     STATE,
 };
+pub(crate) use invitations::{AcceptArgs, InvitationsCommand, InviteArgs};
 pub(crate) use operators::OperatorsCommand;
 pub(crate) use plugin::{
     DiffFormat, PluginApproveArgs, PluginCommand, PluginDiffArgs, PluginHistoryArgs, PluginPlace, PluginRollbackArgs,
@@ -122,15 +126,16 @@ validate and upgrade watch have other exit codes: see their --help";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs the controller: labels each verified Node as its InstanceGroup defines, and reports the health of the cluster
-    /// (replaces kops-controller)
+    /// Runs the controller: labels each verified Node as its InstanceGroup defines, and reports the health of the
+    /// cluster (replaces kops-controller)
     Controller(ControllerArgs),
-    /// Runs the coordinator: mirrors users, registries, plugins, labels and roles from the cloud, gives every namespace its service account
-    /// and pull secrets, labels Nodes, and reports the nodes to the cloud (replaces the coordinator of the Containership cluster manager)
+    /// Runs the coordinator: mirrors users, registries, plugins, labels and roles from the cloud, gives every namespace
+    /// its service account and pull secrets, labels Nodes, and reports the nodes to the cloud (replaces the coordinator
+    /// of the Containership cluster manager)
     #[command(after_help = crate::coordinator::help())]
     Coordinator(SettingsArgs),
-    /// Runs the agent of one node: writes which users may log in there with which SSH key, and undoes what others change (replaces the agent
-    /// of the Containership cluster manager)
+    /// Runs the agent of one node: writes which users may log in there with which SSH key, and undoes what others
+    /// change (replaces the agent of the Containership cluster manager)
     Agent(SettingsArgs),
     /// Installs and runs the upgrade scripts that the agent offers, on a node, as root
     #[command(subcommand)]
@@ -143,9 +148,11 @@ pub(crate) enum Command {
     /// Shows what an upgrade of Kubernetes does, and follows it
     #[command(subcommand)]
     Upgrade(UpgradeCommand),
-    /// Validates the cluster: instance groups, instances, Nodes and system pods (as kops validate cluster); changes nothing
+    /// Validates the cluster: instance groups, instances, Nodes and system pods (as kops validate cluster); changes
+    /// nothing
     Validate(ValidateArgs),
-    /// Explains why a Node has or lacks a label, what a user or a team may do in the cluster, and who can log in on a node
+    /// Explains why a Node has or lacks a label, what a user or a team may do in the cluster, and who can log in on a
+    /// node
     #[command(subcommand)]
     Explain(Explain),
     /// Manages or serves the cloud from which clusters mirror users, registries, plugins, labels, roles and upgrades
@@ -216,7 +223,8 @@ pub(crate) struct ControllerArgs {
     #[arg(long)]
     pub(crate) print_config: bool,
 
-    /// The log verbosity, as for kops-controller: 4 or more is `debug`, 6 or more is `trace` [default: from the settings]
+    /// The log verbosity, as for kops-controller: 4 or more is `debug`, 6 or more is `trace` [default: from the
+    /// settings]
     #[arg(long = "v", value_name = "LEVEL", conflicts_with = "filter")]
     verbosity: Option<u8>,
 
@@ -380,7 +388,8 @@ pub(crate) enum OnGroupChangeFlag {
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LabelSourceFlag {
-    /// The tags, else the state store, on AWS where kOps is 1.36 or newer (kops-version.txt in the state store); else the state store
+    /// The tags, else the state store, on AWS where kOps is 1.36 or newer (kops-version.txt in the state store); else
+    /// the state store
     Auto,
     /// The definition of the Node's group in the state store
     Store,

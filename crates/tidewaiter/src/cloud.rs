@@ -12,8 +12,10 @@ mod completion;
 mod contexts;
 mod credential;
 mod documents;
+mod ending;
 mod fields;
 mod impact;
+mod invitations;
 mod kinds;
 mod login;
 mod manifests;
@@ -29,6 +31,7 @@ mod script_templates;
 mod scripts;
 mod session;
 mod sign;
+mod sign_in;
 mod upgrades;
 
 use std::process::ExitCode;

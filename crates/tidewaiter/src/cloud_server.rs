@@ -1,4 +1,4 @@
-//! `tidewaiter cloud init`, `serve`, `backup`, `restore` and `keys`: the commands on the host of the cloud's server.
+//! `tidewaiter cloud init`, `serve`, `backup`, `restore`, `recover` and `keys`: the commands on the host of the cloud's server.
 
 mod settings;
 
@@ -17,7 +17,8 @@ use tidewaiter_cloud::server::keys::secret_file;
 use tidewaiter_cloud::server::keys::signing::KeyRing;
 use tidewaiter_cloud::server::store::{BackupError, backup, restore};
 use tidewaiter_cloud::server::{
-    DRAIN, InitOptions, LONGEST_TOKEN, ServerParts, create_organization, has_organization, make_keys, start,
+    DRAIN, InitOptions, LONGEST_TOKEN, RecoverOptions, ServerParts, create_organization, has_organization, make_keys,
+    recover, start,
 };
 use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::role::{self, Process, ProcessSpec};
@@ -26,7 +27,7 @@ use tracing::warn;
 use url::Url;
 
 use crate::Failure;
-use crate::cli::{BackupArgs, InitArgs, KeysCommand, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
+use crate::cli::{BackupArgs, InitArgs, KeysCommand, RecoverArgs, RestoreArgs, ServeArgs, ServerCommand, ServerPlace};
 use crate::password::{self, Variable};
 use crate::settings::print;
 use crate::write_stdout;
@@ -42,6 +43,7 @@ pub(crate) fn main(command: &ServerCommand) -> Result<(), Failure> {
         ServerCommand::Init(args) => run(init(args)),
         ServerCommand::Backup(args) => run(copy_out(args)),
         ServerCommand::Restore(args) => run(copy_in(args)),
+        ServerCommand::Recover(args) => run(recover_operator(args)),
         ServerCommand::Keys(command) => keys(command),
     }
 }
@@ -300,6 +302,33 @@ async fn copy_in(args: &RestoreArgs) -> Result<(), Failure> {
         )
     };
     write_stdout(&format!("restored {} rows\n{next}", copied.rows)).map_err(Failure::Running)
+}
+
+async fn recover_operator(args: &RecoverArgs) -> Result<(), Failure> {
+    let (_, database) = read_with_database(&args.place)?;
+    let prompt = format!("A new password for {}", args.email);
+    let password = password::read(Variable::NewPassword, args.password_file.as_deref(), &prompt, true)
+        .map_err(Failure::Configuration)?;
+    let password = zeroize::Zeroizing::new(password);
+    let password = Password::new(&password).context("the password");
+    let person = RecoverOptions {
+        email: args.email.as_str(),
+        organization: args.organization.map(|id| id.0),
+        password: password.map_err(Failure::Configuration)?,
+    };
+    let recovered = recover(&database, SystemClock::shared(), person).await;
+    let recovered = recovered.map_err(|error| Failure::Running(error.into()))?;
+    let new = if recovered.is_new { "a new user, " } else { "" };
+    let owner = if recovered.is_owner {
+        format!(", and the owner of the organization {}", recovered.organization)
+    } else {
+        String::new()
+    };
+    write_stdout(&format!(
+        "{} ({new}{}) is an operator{owner}. The new password is set, and older logins of this user have ended.\n",
+        args.email, recovered.user
+    ))
+    .map_err(Failure::Running)
 }
 
 fn keys(command: &KeysCommand) -> Result<(), Failure> {

@@ -38,6 +38,11 @@ impl Variable {
 /// The maximum length of a line on a terminal.
 const MAX_LINE_BYTES: usize = 4096;
 
+/// Returns true if the variable has a password.
+pub(crate) fn is_set(variable: Variable) -> bool {
+    environment().iter().any(|(name, _)| name == variable.name())
+}
+
 /// Reads the password from `file`, else from the variable, else from the terminal after `prompt`; `twice` if nothing
 /// else would reveal a typing error.
 pub(crate) fn read(variable: Variable, file: Option<&Path>, prompt: &str, twice: bool) -> Result<String> {

@@ -45,13 +45,13 @@ pub struct AuthorizationRoleSpec {
     /// The name of the role, for people.
     #[serde(default)]
     pub name: String,
-    /// What the role is for, for people.
+    /// The purpose of the role, for people.
     #[serde(default)]
     pub description: String,
     /// The id of the user who created the role.
     #[serde(default)]
     pub owner_id: String,
-    /// What the role permits. Only rules of the type `kubernetes` apply in the cluster.
+    /// The rules of the role. Only rules of the type `kubernetes` apply in the cluster.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub rules: Vec<AuthorizationRule>,
 }
@@ -75,13 +75,13 @@ pub struct AuthorizationRule {
     /// The name of the rule, for people.
     #[serde(default)]
     pub name: String,
-    /// What the rule is for, for people.
+    /// The purpose of the rule, for people.
     #[serde(default)]
     pub description: String,
     /// The id of the user who created the rule.
     #[serde(default)]
     pub owner_id: String,
-    /// Where the rule applies.
+    /// The place where the rule applies.
     #[serde(rename = "type")]
     pub type_: RuleType,
     /// The API groups; the core group is the empty text.
@@ -101,7 +101,7 @@ pub struct AuthorizationRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// Where a rule applies.
+/// The place where a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "Where the rule applies: in the cluster, or in the cloud.")]
 #[serde(rename_all = "lowercase")]

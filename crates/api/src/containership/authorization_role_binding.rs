@@ -52,7 +52,7 @@ pub struct AuthorizationRoleBindingSpec {
     /// The id of the user who created the binding.
     #[serde(default)]
     pub owner_id: String,
-    /// Whether `user_id` or `team_id` says who gets the role.
+    /// The field of the two, `user_id` or `team_id`, that says who gets the role.
     #[serde(rename = "type")]
     pub type_: BindingType,
     /// The id of the role: the name of an `AuthorizationRole` and of its `ClusterRole`.
@@ -79,7 +79,7 @@ pub struct AuthorizationRoleBindingSpec {
     pub expires_at: String,
 }
 
-/// Who gets the role.
+/// The subject that gets the role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "Whether user_id or team_id says who gets the role.")]
 pub enum BindingType {

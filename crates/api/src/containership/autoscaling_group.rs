@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema::null_is_empty;
 
-/// How many nodes a group may have, and what decides.
+/// The number of nodes that a group may have, and what decides.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "cerebral.containership.io",
@@ -73,15 +73,15 @@ pub struct AutoscalingGroupSpec {
     /// The maximum number of nodes.
     #[schemars(range(min = 0))]
     pub max_nodes: i64,
-    /// Whether nothing is scaled at present.
+    /// True if nothing is scaled at present.
     #[serde(default)]
     pub suspended: bool,
-    /// Which nodes are added and removed; if absent, the engine decides.
+    /// The nodes that are added and removed; if absent, the engine decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling_strategy: Option<ScalingStrategy>,
 }
 
-/// Which nodes are added and removed, by the names of the engine's strategies, for example `random`.
+/// The nodes that are added and removed, by the names of the engine's strategies, for example `random`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "Which nodes are added and removed; if absent, the engine decides.")]
@@ -94,7 +94,7 @@ pub struct ScalingStrategy {
     pub scale_down: String,
 }
 
-/// What Cerebral did last.
+/// The last action of Cerebral.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalingGroupStatus {

@@ -59,11 +59,11 @@ pub struct AutoscalingPolicySpec {
     /// For how many seconds a threshold must be crossed before the group is scaled.
     #[schemars(range(min = 0))]
     pub sample_period: i64,
-    /// What is done when a threshold is crossed.
+    /// The actions when a threshold is crossed.
     pub scaling_policy: ScalingPolicy,
 }
 
-/// What is done when a threshold is crossed. A step that is absent never happens.
+/// The actions when a threshold is crossed. A step that is absent never happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScalingPolicy {
@@ -83,17 +83,17 @@ pub struct ScalingStep {
     /// The value that the metric is compared with.
     #[serde(serialize_with = "shortest")]
     pub threshold: f64,
-    /// How many nodes are added or removed, in the unit of `adjustmentType`.
+    /// The number of nodes that are added or removed, in the unit of `adjustmentType`.
     #[serde(serialize_with = "shortest")]
     #[schemars(range(min = 0))]
     pub adjustment_value: f64,
-    /// How the metric, on the left, is compared with the threshold.
+    /// The comparison of the metric, on the left, with the threshold.
     pub comparison_operator: ComparisonOperator,
     /// The unit of `adjustmentValue`.
     pub adjustment_type: AdjustmentType,
 }
 
-/// How the metric is compared with the threshold.
+/// The comparison of the metric with the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "How the metric, on the left, is compared with the threshold.")]
 pub enum ComparisonOperator {

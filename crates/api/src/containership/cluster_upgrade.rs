@@ -96,17 +96,18 @@ pub const SUCCEEDED: &str = "Succeeded";
     "!has(oldSelf.status) || !has(oldSelf.status.clusterStatus) || oldSelf.status.clusterStatus == '' || (self.type == oldSelf.type && self.targetVersion == oldSelf.targetVersion)"
 ).message("type and targetVersion of an upgrade that has begun cannot change; create another upgrade"))]
 pub struct ClusterUpgradeSpec {
-    /// The id of the upgrade in the cloud, a UUID. It becomes part of the name of a file on each node, so it has no `/`.
+    /// The id of the upgrade in the cloud, a UUID. It becomes part of the name of a file on each node, so it has no
+    /// `/`.
     #[serde(default)]
     #[schemars(regex(pattern = "^[-A-Za-z0-9._]{0,253}$"))]
     pub id: String,
-    /// What is upgraded.
+    /// The component that is upgraded.
     #[serde(rename = "type")]
     pub type_: UpgradeType,
     /// When the upgrade was requested, as Unix seconds in a text.
     #[serde(default)]
     pub added_at: String,
-    /// What the upgrade is for, for people.
+    /// The purpose of the upgrade, for people.
     #[serde(default)]
     pub description: String,
     /// The version to upgrade to, for example `v1.12.3`. It becomes part of the name of a file on each node.
@@ -122,8 +123,8 @@ pub struct ClusterUpgradeSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 86_400))]
     pub node_timeout_seconds: i64,
-    /// What the operator adds to the behaviour of the Go coordinator. Of an upgrade of the cloud, the mirror writes what the cloud sets; the other
-    /// fields are the cluster's.
+    /// The settings that the operator adds to the behaviour of the Go coordinator. Of an upgrade of the cloud, the
+    /// mirror writes what the cloud sets; the other fields are the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<UpgradePolicy>,
     /// The progress. The cloud never writes it. Absent before the upgrade begins.
@@ -131,19 +132,20 @@ pub struct ClusterUpgradeSpec {
     pub status: Option<UpgradeProgress>,
 }
 
-/// How the upgrade goes, in words and numbers. Written by the coordinator alone. The numbers are absent while the coordinator has not decided about the
-/// upgrade, where its spec cannot be read, and of upgrades that ended before there were numbers.
+/// The progress of the upgrade, in words and numbers. Written by the coordinator alone. The numbers are absent while
+/// the coordinator has not decided about the upgrade, where its spec cannot be read, and of upgrades that ended before
+/// there were numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = RecursiveTransform(kubernetes_integer))]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterUpgradeStatus {
-    /// How many nodes it has: those that it has started, and those that it selects.
+    /// The number of its nodes: those that it has started, and those that it selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
-    /// How many of them are at the version.
+    /// The number of them that are at the version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<u32>,
-    /// How many of them have failed.
+    /// The number of them that have failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<u32>,
     /// The conditions `Progressing` and `Succeeded`.
@@ -152,7 +154,7 @@ pub struct ClusterUpgradeStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What an upgrade upgrades.
+/// The component that an upgrade upgrades.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "What is upgraded. etcd has a name, but was never supported.")]
 #[serde(rename_all = "lowercase")]
@@ -171,7 +173,7 @@ pub enum UpgradeType {
 pub struct NodeSelector {
     /// The key of the label.
     pub label: LabelKey,
-    /// How the label is compared.
+    /// The comparison of the label.
     pub operator: SelectorOperator,
     /// The values to compare with. Their number depends on the operator.
     #[serde(default, deserialize_with = "null_is_empty")]
@@ -227,7 +229,8 @@ pub struct UpgradeProgress {
     #[serde(default)]
     #[schemars(length(max = 253), regex(pattern = "^[-a-z0-9.]*$"))]
     pub current_node: String,
-    /// When the upgrade of the current node began, for example `Sun Nov 22 05:29:17 UTC 2026` (Go's `time.UnixDate`), or empty.
+    /// When the upgrade of the current node began, for example `Sun Nov 22 05:29:17 UTC 2026` (Go's `time.UnixDate`),
+    /// or empty.
     #[serde(default)]
     pub current_start_time: String,
     /// The other nodes that are upgraded now, and since when. Empty while one node is upgraded at a time.
@@ -237,22 +240,24 @@ pub struct UpgradeProgress {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub starts: BTreeMap<String, Start>,
-    /// The nodes in progress whose script has succeeded and that are at the version and Ready, and since when. They are done after `minReadySeconds`.
+    /// The nodes in progress whose script has succeeded and that are at the version and Ready, and since when. They are
+    /// done after `minReadySeconds`.
     #[serde(
         default,
         deserialize_with = "null_is_empty",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub verifying: BTreeMap<String, Start>,
-    /// The nodes that were done and are not at the version or not Ready any more, and since when. They have failed after `minReadySeconds`.
+    /// The nodes that were done and are not at the version or not Ready any more, and since when. They have failed
+    /// after `minReadySeconds`.
     #[serde(
         default,
         deserialize_with = "null_is_empty",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub fallen_back: BTreeMap<String, Start>,
-    /// The nodes in progress that were started before the signature of their script counts, and when they were started first. Each has its
-    /// time from when on the signature counts.
+    /// The nodes in progress that were started before the signature of their script counts, and when they were started
+    /// first. Each has its time from when on the signature counts.
     #[serde(
         default,
         deserialize_with = "null_is_empty",
@@ -263,8 +268,8 @@ pub struct UpgradeProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub soaking_since: Option<Timestamp>,
-    /// The nodes that the upgrade takes out of service, by the name of the node: written before the node is cordoned, and removed after it is
-    /// uncordoned.
+    /// The nodes that the upgrade takes out of service, by the name of the node: written before the node is cordoned,
+    /// and removed after it is uncordoned.
     #[serde(
         default,
         deserialize_with = "null_is_empty",
@@ -290,12 +295,12 @@ pub struct Cordon {
     /// When its drain began (UTC).
     #[schemars(with = "String", extend("format" = "date-time", "pattern" = TIMESTAMP_PATTERN))]
     pub since: Timestamp,
-    /// Whether somebody else had cordoned it before. Then it stays cordoned.
+    /// True if somebody else had cordoned it before. Then it stays cordoned.
     #[serde(default)]
     pub before: bool,
 }
 
-/// How far an upgrade is.
+/// The state of an upgrade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "How far the upgrade is; empty before it begins.")]
 pub enum UpgradeStatus {

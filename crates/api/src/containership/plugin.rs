@@ -59,7 +59,7 @@ pub struct PluginSpec {
     /// When the plugin was added to the cluster, as the cloud writes it.
     #[serde(default)]
     pub added_at: String,
-    /// What the plugin is for, for people.
+    /// The purpose of the plugin, for people.
     #[serde(default)]
     pub description: String,
     /// The type, for example `metrics`, `logs` or `autoscaler`.
@@ -73,7 +73,7 @@ pub struct PluginSpec {
     pub implementation: String,
 }
 
-/// How far the plugin is applied.
+/// The progress of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = RecursiveTransform(kubernetes_integer))]

@@ -41,7 +41,7 @@ pub struct RegistrySpec {
     /// When the registry was added, as the cloud writes it.
     #[serde(default)]
     pub added_at: String,
-    /// What the registry is for, for people.
+    /// The purpose of the registry, for people.
     #[serde(default)]
     pub description: String,
     /// The id of the organization in the cloud.
@@ -50,13 +50,13 @@ pub struct RegistrySpec {
     /// The email address that older container runtimes want in a pull secret, or empty.
     #[serde(default)]
     pub email: String,
-    /// The address of the registry, `HOST`, `HOST:PORT`, with a path, or a URL. It is the key under which a container runtime looks
-    /// for the credentials, so no byte of it may change.
+    /// The address of the registry, `HOST`, `HOST:PORT`, with a path, or a URL. It is the key under which a container
+    /// runtime looks for the credentials, so no byte of it may change.
     #[serde(default)]
     #[schemars(length(max = 512), regex(pattern = "^[!-~]*$"))]
     pub serveraddress: String,
-    /// The kind of registry, which decides how the credentials become a pull secret: `amazon_ec2_registry`, `google_registry`,
-    /// `azure`, `dockerhub`, `quay` or `private`.
+    /// The kind of registry, which decides how the credentials become a pull secret: `amazon_ec2_registry`,
+    /// `google_registry`, `azure`, `dockerhub`, `quay` or `private`.
     #[serde(default)]
     pub provider: String,
     /// The credentials, by the names that the provider requires. Secret.
@@ -70,7 +70,7 @@ pub struct RegistrySpec {
     pub auth_token: AuthToken,
 }
 
-/// What a pull secret contains.
+/// The contents of a pull secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuthToken {
     /// The token. Secret.

@@ -69,9 +69,9 @@ pub struct SshKey {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(regex(pattern = EndTime::FIELD_PATTERN))]
     pub expires_at: String,
-    /// The key as one line: its type, its data in base64, and an optional comment (sshd(8), its file format). It becomes
-    /// a line of `authorized_keys` on each node, so it has no options and no control characters but tabs. A line ending
-    /// is dropped.
+    /// The key as one line: its type, its data in base64, and an optional comment (sshd(8), its file format). It
+    /// becomes a line of `authorized_keys` on each node, so it has no options and no control characters but tabs. A
+    /// line ending is dropped.
     #[schemars(
         length(max = 8192),
         regex(

@@ -28,7 +28,7 @@ string_value!(LabelKey, "label key", qualified_name);
 pub struct LabelValue(Arc<str>);
 string_value!(LabelValue, "label value", label_value);
 
-/// Where a label comes from. For the same key, a later source takes precedence over an earlier one.
+/// The origin of a label. For the same key, a later source takes precedence over an earlier one.
 ///
 /// Source: the order in which kOps builds a node's labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub enum LabelSource {
     Role,
     /// `spec.nodeLabels` of the `InstanceGroup`.
     GroupNodeLabels,
-    /// How the cloud bills the instance.
+    /// The way in which the cloud bills the instance.
     Lifecycle,
     /// A tag of the instance. Used where the setting `labelSource` allows tags.
     InstanceTag,

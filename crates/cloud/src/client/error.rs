@@ -8,6 +8,9 @@ use tidewaiter_kit::chain::{Untrusted, untrusted};
 use super::request::Request;
 use crate::models::Failure;
 
+/// The beginning of the message of a 401 for a user whose access has ended: another login does not help.
+pub(crate) const ACCESS_ENDED: &str = "your access ended";
+
 /// The reason why there is no usable response. Contains neither the token nor a body.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -63,6 +66,12 @@ impl ClientError {
             Self::Invalid { reason, source, .. } => with_cause(format!("invalid response: {reason}"), source.as_ref()),
             Self::Rejected { failure, .. } => format!("rejected: {}", failure.message),
         }
+    }
+
+    /// Returns true if the access of the user has ended.
+    #[must_use]
+    pub fn is_of_ended_access(&self) -> bool {
+        matches!(self, Self::Refused { status: 401, message, .. } if message.starts_with(ACCESS_ENDED))
     }
 
     /// Returns the reason why the server's certificate cannot be verified, if that failed.

@@ -25,7 +25,8 @@ impl Path {
     }
 
     /// The path of a document of the issuer of tokens.
-    pub(super) fn well_known(name: &str) -> Self {
+    #[must_use]
+    pub fn well_known(name: &str) -> Self {
         Self {
             root: ".well-known",
             ..Self::new([name])
@@ -48,6 +49,21 @@ impl Path {
     pub fn map(mut self, change: impl Fn(String) -> String) -> Self {
         self.segments = self.segments.into_iter().map(change).collect();
         self
+    }
+
+    /// The path and the query, with what a URL escapes.
+    pub(crate) fn uri(&self) -> String {
+        let segments = self.segments.iter().map(|segment| {
+            percent_encoding::utf8_percent_encode(segment, percent_encoding::NON_ALPHANUMERIC).to_string()
+        });
+        let path: Vec<String> = segments.collect();
+        let mut uri = format!("/{}/{}", self.root, path.join("/"));
+        if !self.query.is_empty() {
+            let mut query = url::form_urlencoded::Serializer::new(String::new());
+            uri.push('?');
+            uri.push_str(&query.extend_pairs(&self.query).finish());
+        }
+        uri
     }
 
     /// The full URL, on the base URL that serves this path.

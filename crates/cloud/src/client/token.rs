@@ -5,8 +5,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderValue;
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tidewaiter_kit::files;
 use tracing::{info, warn};
 
@@ -35,6 +39,14 @@ impl FromStr for AccessToken {
         value.set_sensitive(true);
         if plain { Ok(Self(value)) } else { Err(InvalidToken) }
     }
+}
+
+/// The end of a token's lifetime as the token states it, which is not verified; `None` for what is no token of a user.
+#[must_use]
+pub fn stated_expiry(token: &str) -> Option<Timestamp> {
+    let payload = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    let claims: Value = serde_json::from_slice(&payload).ok()?;
+    Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
 }
 
 /// The source of the token of a request. Clones share the last token that was read.

@@ -21,7 +21,8 @@ model! {
     required id: NodeId,
     flatten spec: NodeSpec,
     or_default status: Status,
-    /// Always empty, because clusters do not report addresses. Clients of the original service follow it without a check.
+    /// Always empty, because clusters do not report addresses. Clients of the original service follow it without a
+    /// check.
     or_default addresses: OpenObject,
     required created_at: UnixMillis,
     required updated_at: UnixMillis,

@@ -15,7 +15,8 @@ model! {
     required implementation: Slug,
     required version: Version,
     or_default description: Description,
-    /// Depends on the schema of the version; stored unchanged (but numbers have 64 bits, as in Kubernetes), and shown to all who may read the plugin. A text that looks like a secret is refused.
+    /// Depends on the schema of the version; stored unchanged (but numbers have 64 bits, as in Kubernetes), and shown
+    /// to all who may read the plugin. A text that looks like a secret is refused.
     clear_text configuration: OpenObject as Option<OpenObject>,
     /// The signature of the manifests of the version for this cluster, for clusters that require one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,9 +18,10 @@ use utoipa::openapi::{Array, Object, ObjectBuilder, Ref, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 pub use example::example;
+pub(crate) use foreign::EndTime;
 pub(super) use foreign::{
-    ClusterLabelKey, DisplayNameOrEmpty, EndTime, LabelKey, LabelValue, NodeName, NodePoolLabelKey, NodeProviderId,
-    SlugOrEmpty, VersionOrEmpty, VersionTextOrEmpty,
+    ClusterLabelKey, DisplayNameOrEmpty, LabelKey, LabelValue, NodeName, NodePoolLabelKey, NodeProviderId, SlugOrEmpty,
+    VersionOrEmpty, VersionTextOrEmpty,
 };
 
 use super::document::MAX_ITEMS;

@@ -1,8 +1,10 @@
 //! Teams: users who get roles together.
 
+use std::collections::BTreeMap;
+
 use super::fields::model;
-use super::values::{Description, DisplayName, OrganizationId, TeamId, UnixMillis, UserId};
-use super::{Facts, Fields, InvalidField, Kind, Resource, Use};
+use super::values::{Description, DisplayName, EndTime, OrganizationId, TeamId, UnixMillis, UserId};
+use super::{Facts, Fields, InvalidField, Kind, Resource, Use, schema};
 
 model! {
     /// The settings of a team.
@@ -11,6 +13,10 @@ model! {
     or_default description: Description,
     /// Without duplicates.
     or_default user_ids: Vec<UserId> as Option<BTreeSet<UserId>>,
+    /// The ends of memberships, by the id of the user: from this second on, the team gives the user nothing. If absent,
+    /// a change keeps the ends of the users who stay.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    or_default user_ends: BTreeMap<UserId, EndTime> as Option<BTreeMap<UserId, schema::EndTime>>,
 }
 
 model! {

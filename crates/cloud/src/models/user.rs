@@ -61,7 +61,7 @@ impl Resource for UserSpec {
         quota: 20_000,
         has_own_endpoints: true,
         key: &["email"],
-        columns: &["email", "name", "added_at", "expires_at"],
+        columns: &["email", "name", "added_at", "expires_at", "role_expires_at"],
         about: "Members of the organization",
         aliases: &["user"],
         ..Facts::of::<Self>(Kind::User, "users", &[Kind::Organization])

@@ -2,4 +2,5 @@
 
 pub(super) mod authenticator;
 pub(super) mod guesses;
+pub(super) mod loopback;
 pub(super) mod passwords;

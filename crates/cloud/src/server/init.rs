@@ -17,7 +17,7 @@ use super::refusal::Refusal;
 use super::routes::organizations::new_organization;
 use super::routes::users::join;
 use super::serve::ServeError;
-use super::store::{Author, Opened, References, Row, SecretColumn, Source, Store, Transaction};
+use super::store::{Author, Change, Opened, References, Row, SecretColumn, Source, Store, Transaction};
 use crate::models::{Document, Kind};
 
 /// The first organization and its owner.
@@ -64,18 +64,23 @@ pub async fn create_organization(
     let user = text_object(&[("name", founder.name), ("email", founder.email)]);
     let user = Kind::User.read(user.as_bytes())?;
     let hash = founder.password.hash().map_err(Error::internal)?;
-    let Opened { store, writer, .. } = Store::open(url, clock).await?;
+    let opened = Store::open(url, clock).await?;
+    write_alone(opened, async move |transaction| {
+        first(transaction, organization, user, hash).await
+    })
+    .await
+}
+
+/// Applies one change, and completes it, in a process that does not serve.
+pub(super) async fn write_alone<T, F>(opened: Opened, change: F) -> Result<T, Error>
+where
+    T: Send + 'static,
+    F: AsyncFnOnce(&mut Transaction) -> Result<T, Error> + for<'t> Change<'t, T>,
+{
+    let Opened { store, writer, .. } = opened;
     let done = CancellationToken::new();
-    let by = Author {
-        actor: "system".to_owned(),
-        ..Author::default()
-    };
     let made = async {
-        let made = store
-            .write(by, async move |transaction| {
-                first(transaction, organization, user, hash).await
-            })
-            .await;
+        let made = store.write(Author::system(), change).await;
         done.cancel();
         made
     };
@@ -92,7 +97,7 @@ pub async fn has_organization(url: &Url, clock: SharedClock) -> Result<bool, Err
     Ok(!store.ids(Kind::Organization).await?.is_empty())
 }
 
-fn text_object(fields: &[(&str, &str)]) -> String {
+pub(super) fn text_object(fields: &[(&str, &str)]) -> String {
     let fields = fields
         .iter()
         .map(|(key, value)| ((*key).to_owned(), serde_json::Value::from(*value)));
@@ -130,7 +135,7 @@ async fn first(
         let row = row(kind, &id, Map::new(), secret);
         transaction.insert(row, &References::default()).await?;
     }
-    join(transaction, &organization.id, &id, OrgRole::Owner, &id).await?;
+    join(transaction, &organization.id, &id, (OrgRole::Owner, None), &id).await?;
     Ok(InitSummary {
         organization: super::digest::uuid(&organization.id),
         owner,

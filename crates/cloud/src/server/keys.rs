@@ -1,5 +1,6 @@
 //! Keys, and what they encrypt, sign and hash.
 
+pub mod codes;
 pub mod hash;
 pub(super) mod script_keys;
 pub mod sealing;

@@ -181,7 +181,7 @@ fn refusals(endpoint: &Endpoint) -> Vec<StatusCode> {
         (StatusCode::NOT_MODIFIED, shared.contains(&"If-None-Match")),
         (StatusCode::BAD_REQUEST, bad_request),
         (StatusCode::UNAUTHORIZED, unauthorized),
-        (StatusCode::FORBIDDEN, known),
+        (StatusCode::FORBIDDEN, known || refuses(StatusCode::FORBIDDEN)),
         (StatusCode::NOT_FOUND, endpoint.path.contains('{')),
         (StatusCode::CONFLICT, conflict),
         (StatusCode::PRECONDITION_FAILED, shared.contains(&"If-Match")),
@@ -208,7 +208,9 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> + '_ {
             "type" | "implementation" => Slug::schema(),
             "version" => Version::schema(),
             "target" => target(),
-            "method" => text().enum_values(Some(["password", "api_key"])).into(),
+            "method" => text()
+                .enum_values(Some(["password", "browser", "device", "api_key"]))
+                .into(),
             _ => text().format(Some(parts::uuid())).into(),
         };
         ParameterBuilder::new()

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::keys::token::Claims;
 pub use crate::models::OrgRole;
+use crate::models::values::EndTime;
 use crate::models::{Kind, TokenScope};
 
 /// The caller of a request.
@@ -94,6 +95,8 @@ pub(super) struct Authenticated {
     pub(super) principal: Principal,
     /// The claims of the token; `None` for an API key.
     pub(super) claims: Option<Claims>,
+    /// The next end of a membership of the user, from which on the roles are others.
+    pub(super) until: Option<EndTime>,
     /// The key that signed the token; `None` for an API key.
     pub(super) signed_by: Option<String>,
     /// The user, service account or cluster, its organizations, the token, and the API key: a change of one of them may

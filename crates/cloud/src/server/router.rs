@@ -21,6 +21,7 @@ use tidewaiter_kit::{Kit, admin};
 use super::Error;
 use super::access::permission::allow;
 use super::auth::authenticator::Token;
+use super::console;
 use super::http::body;
 use super::http::call::Call;
 use super::http::endpoint::{Endpoint, Output, Permission};
@@ -64,7 +65,9 @@ pub(super) fn router(app: AppState, kit: Kit) -> Router {
     }
     let router = router.fallback_service(not_found.with_state(()));
     let router = router.method_not_allowed_fallback(method_not_allowed);
-    router.with_state(app).merge(admin::router(kit))
+    let api = router.with_state(app.clone());
+    // The console is the fallback of no path of the API, and its own paths are none of the API's.
+    api.clone().merge(console::router(app, api)).merge(admin::router(kit))
 }
 
 async fn not_found(request: Request) -> Response {

@@ -129,6 +129,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         script_keys: ArcSwap::from_pointee(script_keys),
         limits: Limits::new(parts.limits.clone()),
         guesses: Guesses::default(),
+        user_codes: Guesses::default(),
         clock: kit.clock.clone(),
         shutdown: shutdown.clone(),
         lists: ListCache::new(requests.lists.clone()),

@@ -44,6 +44,8 @@ pub struct ServerState {
     pub(super) script_keys: ArcSwap<ScriptKeys>,
     pub(super) limits: Limits,
     pub(super) guesses: Guesses,
+    /// The codes of programs that a person typed.
+    pub(super) user_codes: Guesses,
     pub(super) requests: Requests,
     pub(super) clock: SharedClock,
     /// Cancelled when the process shuts down: then streams end.

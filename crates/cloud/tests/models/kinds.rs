@@ -115,7 +115,8 @@ pub fn named(name: &str) -> Kind {
 fn people() -> Vec<Kind> {
     let user = json!({"name": "Zoë O'Neill", "email": "zoe@example.com", "avatar_url": "https://example.com/z.png",
         "expires_at": "2027-01-31T18:00:00Z"});
-    let team = json!({"name": "Night shift", "description": "Who is awake", "user_ids": [ID, OTHER_ID]});
+    let team = json!({"name": "Night shift", "description": "Who is awake", "user_ids": [ID, OTHER_ID],
+        "user_ends": {ID: "2027-01-31T18:00:00Z"}});
     let account =
         json!({"name": "CI", "description": "Deploys", "role": "admin", "expires_at": "2027-01-31T18:00:00Z"});
     let key = json!({"id": ID, "created_at": TIME, "updated_at": TIME, "user_id": OTHER_ID, "fingerprint": FINGERPRINT,

@@ -62,6 +62,8 @@ fn people_are_refused_for_these_reasons() {
         user | /expires_at | "" | expires_at | whole seconds of UTC
         user | /ssh_keys/0/expires_at | "2027-01-31T18:00:00.5Z" | ssh_keys[0].expires_at | whole seconds
         role binding | /expires_at | "2027-01-31T19:00:00+01:00" | expires_at | UTC
+        team | /user_ends | {"9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e": ""} | user_ends.9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e | UTC
+        team | /user_ends | {"alice": "2027-01-31T18:00:00Z"} | user_ends.alice | a UUID of 36 characters
         user | /ssh_keys/0/key | "-----BEGIN OPENSSH PRIVATE KEY-----hunter2" | ssh_keys[0].key | .pub
         account | /phone | "call me" | phone | +1 555 0100
         failure | /code | 200 | code | from 400 to 599

@@ -18,6 +18,7 @@ pub fn body(endpoint: &Endpoint, place: &Place) -> Value {
     let last = endpoint.path.rsplit('/').next();
     match (endpoint.method.as_str(), endpoint.kind, last) {
         ("POST", _, Some("tokens" | "access_tokens")) => json!({"name": "another", "expires_in_seconds": 3600}),
+        ("POST", _, Some("invitations")) => json!({"email": "another@example.org", "role": "member"}),
         ("POST", Some(Kind::User), _) => json!({"name": "Carol", "email": "carol@example.org"}),
         ("POST", Some(kind), _) => new(kind, place),
         ("PUT", Some(Kind::Upgrade), Some("status")) => {
@@ -103,6 +104,11 @@ async fn refresh(fixture: &Fixture, endpoint: &Endpoint, token: &str, place: &mu
         path if path.ends_with("/autoscaling-policies/{id}") && path.contains("{node_pool_id}") => {
             let assigned = "/clusters/{cluster_id}/node-pools/{node_pool_id}/autoscaling-policies/{id}";
             world.put(owner, &fixture.near(assigned), json!({})).await.is(204);
+        }
+        path if path.ends_with("/invitations/{id}") => {
+            let made = json!({"email": "again@example.org", "role": "member"});
+            let list = fixture.near("/invitations");
+            place.set("invitations", world.post(owner, &list, made).await.is(201).field("id"));
         }
         "/account/tokens/{id}" | "/account/access_tokens/{id}" => {
             let made = json!({"name": "again", "expires_in_seconds": 3600});
@@ -208,7 +214,12 @@ fn nowhere(place: &Place, names: &[&'static str]) -> Place {
 async fn what_is_anothers_looks_like_what_is_not_there(world: World) {
     let fixture = Fixture::new(world).await;
     let world = &fixture.world;
-    let (near, far) = (&fixture.near, &fixture.far);
+    let mut far = fixture.far.clone();
+    let invitations = far.path("/v3/organizations/{organization_id}/invitations");
+    let invited = json!({"email": "invited@example.org", "role": "member"});
+    let invited = world.post(fixture.token("stranger"), &invitations, invited).await;
+    far.set("invitations", invited.is(201).field("id"));
+    let (near, far) = (&fixture.near, &far);
     let mut beside = near.clone();
     beside.set("cluster", &*fixture.beside);
     // The organization of one, and in it what is of another.
@@ -235,6 +246,7 @@ async fn what_is_anothers_looks_like_what_is_not_there(world: World) {
         "nodes",
         "ssh_keys",
         "service-accounts",
+        "invitations",
     ];
     let tries: [(&str, &Place, &[&'static str]); 9] = [
         ("stranger", near, &["organization"]),

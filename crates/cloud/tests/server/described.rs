@@ -231,6 +231,14 @@ async fn accounts_documents_and_refusals_are_as_described() {
         .send_example(Method::PUT, &format!("{user}/password"), json!({}))
         .await
         .is(204);
+    let invited = json!({"email": "ivy@example.org", "team_ids": null, "expires_at": null});
+    let invitation = witness.send_example(Method::POST, "~/invitations", invited).await;
+    let invitation = format!("~/invitations/{}", invitation.is(201).field("id"));
+    witness.get("~/invitations").await;
+    for path in ["/v3/account/invitations", "/v3/invitations/accept"] {
+        witness.send_example(Method::POST, path, json!({})).await.is(422);
+    }
+    witness.ask(Method::DELETE, &invitation, None).await.is(204);
     let operator = format!("/v3/operators/{}", made.field("id"));
     witness.ask(Method::PUT, &operator, None).await.is(200);
     witness.ask(Method::DELETE, &operator, None).await.is(204);

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use tidewaiter_cloud::server::keys::codes::s256;
 use tidewaiter_kit::{Clock as _, SystemClock};
 use tidewaiter_testkit::eventually;
 
@@ -18,7 +19,7 @@ on_both!(
 );
 
 /// The end that is this number of seconds from now.
-fn end_in(seconds: i64) -> Timestamp {
+pub fn end_in(seconds: i64) -> Timestamp {
     let end = SystemClock.now() + SignedDuration::from_secs(seconds);
     Timestamp::from_second(end.as_second()).unwrap()
 }
@@ -37,6 +38,13 @@ async fn a_user_is_refused_from_the_end_on_and_not_before(world: World) {
         .patch(&olivia, &path, json!({"expires_at": end.to_string()}))
         .await;
     assert_eq!(changed.is(200).field("expires_at"), end.to_string());
+    let redirect = "http://127.0.0.1:4711/";
+    let grant = json!({"name": "laptop", "redirect_uri": redirect, "code_challenge": s256("verifier")});
+    let granted = world
+        .post(&login, "/v3/account/login-grants", grant)
+        .await
+        .is(200)
+        .field("code");
     // The kube-apiserver does not ask the cloud: its token ends with the user.
     let token = world
         .post(&login, &format!("~/clusters/{cluster}/token"), json!({}))
@@ -56,8 +64,18 @@ async fn a_user_is_refused_from_the_end_on_and_not_before(world: World) {
         }
     })
     .await;
-    let refused = world.log_in("alice@example.org", PASSWORD).await.is(401);
-    assert!(refused.body.contains(&format!("ended at {end}")), "{refused:?}");
+    let code = json!({"code": granted, "code_verifier": "verifier", "redirect_uri": redirect});
+    for refused in [
+        world.get(&login, "/v3/account").await,
+        world.log_in("alice@example.org", PASSWORD).await,
+        world.post("", "/v3/login/browser", code).await,
+    ] {
+        let refused = refused.is(401);
+        assert!(
+            refused.body.contains(&format!("your access ended at {end}")),
+            "{refused:?}"
+        );
+    }
     let wrong = world.log_in("alice@example.org", "not this one at all").await.is(401);
     assert!(!wrong.body.contains("ended"), "{wrong:?}");
     // Still there, for people to see and to prolong.

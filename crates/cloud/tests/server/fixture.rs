@@ -163,6 +163,8 @@ impl World {
         let keys = format!("{base}/users/{user}/ssh_keys");
         let key = json!({"name": "laptop", "key": ssh_key()});
         place.set("ssh_keys", self.id(token, &keys, key).await);
+        // None, until a test makes one.
+        place.set("invitations", Uuid::nil());
         let team = json!({"name": "Night shift", "description": "", "user_ids": [user]});
         for (name, body) in [
             ("teams", team),

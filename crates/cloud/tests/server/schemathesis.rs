@@ -114,6 +114,8 @@ impl Filled {
         self.make(&account, json!({"name": name})).await;
         self.make(&format!("{account}/tokens/{{}}"), json!({"name": name}))
             .await;
+        let invitation = json!({"email": format!("{name}@example.net"), "team_ids": null, "expires_at": null});
+        self.make(&format!("{ORGANIZATION}/invitations/{{}}"), invitation).await;
         let registry = json!({"serveraddress": format!("{name}.example.org"), "description": name});
         self.make(&format!("{ORGANIZATION}/registries/{{}}"), registry).await;
         let provider = json!({"description": name});

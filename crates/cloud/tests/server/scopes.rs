@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use reqwest::Client;
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _};
 use tidewaiter_cloud::server::http::endpoint::Permission;
@@ -18,6 +19,7 @@ on_both!(
     no_program_gives_access,
     credentials_are_only_for_a_scope_that_names_them,
     a_token_with_a_scope_revokes_itself_and_is_no_operator,
+    no_program_has_a_session_of_the_console,
     a_scope_that_is_unreadable_gives_nothing,
     a_scope_that_names_nothing_is_refused,
 );
@@ -26,7 +28,7 @@ on_both!(
 const OWN: [&str; 2] = ["GET /v3/account", "GET /v3/authenticate"];
 
 /// What no service account and no token with a scope may do, whatever the role. `~` is the organization.
-const ACCESS: [&str; 33] = [
+const ACCESS: [&str; 39] = [
     "PUT /v3/account",
     "PATCH /v3/account",
     "PUT /v3/account/password",
@@ -36,6 +38,9 @@ const ACCESS: [&str; 33] = [
     "DELETE /v3/account/tokens/{id}",
     "POST /v3/account/access_tokens",
     "DELETE /v3/account/access_tokens/{id}",
+    "POST /v3/account/login-grants",
+    "PUT /v3/account/login-grants/device",
+    "POST /v3/account/invitations",
     "POST /v3/organizations",
     "PUT ~/locked",
     "PUT /v3/operators/{user_id}",
@@ -47,6 +52,9 @@ const ACCESS: [&str; 33] = [
     "PUT ~/users/{user_id}/role",
     "PUT ~/users/{user_id}/password",
     "DELETE ~/users/{user_id}/tokens",
+    "GET ~/invitations",
+    "POST ~/invitations",
+    "DELETE ~/invitations/{id}",
     "POST ~/users/{user_id}/ssh_keys",
     "PUT ~/users/{user_id}/ssh_keys/{id}",
     "PATCH ~/users/{user_id}/ssh_keys/{id}",
@@ -202,6 +210,25 @@ async fn a_token_with_a_scope_revokes_itself_and_is_no_operator(world: World) {
     world.delete(&token, &own).await.is(403);
     world.delete(&token, "/v3/account/tokens/current").await.is(204);
     world.get(&token, "/v3/account").await.is(401);
+}
+
+async fn no_program_has_a_session_of_the_console(world: World) {
+    let fixture = Fixture::new(world).await;
+    let page = fixture
+        .near
+        .path("/organizations/{organization_id}/clusters/{cluster_id}");
+    let url = format!("{}{page}", fixture.world.base);
+    let opened = async |token: &str| {
+        let request = Client::new()
+            .get(&url)
+            .header("cookie", format!("__Host-session={token}"));
+        fixture.world.send(request).await
+    };
+    opened(fixture.token("owner")).await.is(200);
+    let reader = scoped(&fixture, json!({"verbs": ["read", "write"]})).await;
+    for token in [reader, account(&fixture, "admin").await] {
+        opened(&token).await.is(403);
+    }
 }
 
 /// As a newer version may have written it.

@@ -2,8 +2,10 @@
 //! repeatable by its seed.
 //!
 //! ```text
-//! TIDEWAITER_SIM_SEED=7 cargo test --workspace --test simulation whatever -- --nocapture    # one seed, with what happens in it
-//! TIDEWAITER_SIM_SEEDS=0..1000000 cargo test --workspace --test simulation whatever         # many
+//! # one seed, with all that happens in it
+//! TIDEWAITER_SIM_SEED=7 cargo test --workspace --test simulation whatever -- --nocapture
+//! # many seeds
+//! TIDEWAITER_SIM_SEEDS=0..1000000 cargo test --workspace --test simulation whatever
 //! ```
 
 #![allow(

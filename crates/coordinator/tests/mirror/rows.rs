@@ -73,6 +73,20 @@ async fn the_end_of_a_user_is_mirrored_and_reported_and_deletes_nothing() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_user_is_announced_a_day_before() {
+    let world = World::start().await;
+    let end = SystemClock.now() + SignedDuration::from_hours(24) + SignedDuration::from_secs(5);
+    let end = Timestamp::from_second(end.as_second()).unwrap().to_string();
+    let mut ada = user(1, "Ada");
+    ada["expires_at"] = json!(end);
+    world.cloud.list("/ssh-users", [ada]);
+    let _running = world.coordinator().await;
+    let (about, note) = world.event("AccessEndsSoon").await;
+    assert_eq!(about, format!("User/{}", id(1)));
+    assert!(note.contains(&end), "{note}");
+}
+
+#[tokio::test]
 async fn what_somebody_changes_in_the_cluster_is_undone_without_a_request_to_the_cloud() {
     let mut world = World::with(Script::start(true).await).await;
     world.interval = NEVER;

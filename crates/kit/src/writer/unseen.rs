@@ -70,7 +70,8 @@ impl Unseen {
         versions.until = now + EXPIRY;
     }
 
-    /// The cache shows this version of the object. If we have not replaced it, all that we have replaced are in the past.
+    /// The cache shows this version of the object. If we have not replaced it, all that we have replaced are in the
+    /// past.
     pub(super) fn shown(&self, resource: &str, key: &Key, shown: Option<&str>) {
         let mut state = self.0.lock();
         if state.versions.is_empty() {

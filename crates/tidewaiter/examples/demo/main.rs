@@ -43,7 +43,8 @@ struct Args {
     /// Leaves everything running at the end, to look around, until Ctrl-C
     #[arg(long)]
     keep: bool,
-    /// Shows Tidewaiter on this number of real nodes instead, where this machine can run them; three or more are upgraded
+    /// Shows Tidewaiter on this number of real nodes instead, where this machine can run them; three or more are
+    /// upgraded
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(2..=4))]
     nodes: Option<u8>,
     /// Writes which writes the API server received to this file, to compare two versions

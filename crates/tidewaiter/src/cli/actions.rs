@@ -4,12 +4,18 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
+use tidewaiter_api::InvalidValue;
+use tidewaiter_api::values::EndTime;
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{Slug, TargetVersion, Version};
 use tidewaiter_cloud::server::principal::OrgRole;
 
 use super::cloud::KindParser;
-use super::{AccountPlace, CloudFormat, ClusterPlace, Confirmation, NodePoolPlace, OrganizationPlace};
+use super::{
+    AcceptArgs, AccountPlace, CloudFormat, ClusterPlace, Confirmation, InvitationsCommand, InviteArgs, NodePoolPlace,
+    OrganizationPlace,
+};
 
 const SET_SCRIPT_NEXT: &str = "\
 A node runs the script only if it is signed with a key that is pinned there:
@@ -42,11 +48,26 @@ pub(crate) enum ActionCommand {
 
         #[arg(value_name = "ROLE", value_parser = role, help = "read_only, member, admin or owner")]
         role: OrgRole,
+
+        #[arg(
+            long,
+            value_name = "TIME",
+            value_parser = end,
+            help = "The end of the membership, for example 2027-01-31T18:00:00Z, or never [default: as it is]"
+        )]
+        expires_at: Option<Value>,
     },
     /// Sets the password of a user, or your own; the user's logins end, except your current one
     SetPassword(SetPasswordArgs),
     /// Ends all logins of a user and revokes the user's tokens
     EndLogins(ActionUser),
+    /// Invites a person, and prints a link that works once, with which the person chooses a password
+    Invite(InviteArgs),
+    /// Manages the invitations that nobody has accepted
+    #[command(subcommand)]
+    Invitations(InvitationsCommand),
+    /// Accepts an invitation, with a new account or with your own
+    Accept(AcceptArgs),
     /// Removes everything of a person after confirmation: logins, tokens, SSH keys, role bindings, operator rights
     Offboard(OffboardArgs),
     /// Manages tokens for programs: your own, or those of a service account
@@ -81,7 +102,15 @@ pub(crate) enum ActionCommand {
     Unlock(OrganizationPlace),
 }
 
-fn role(word: &str) -> Result<OrgRole, String> {
+/// The end of a membership, as the API has it.
+pub(super) fn end(text: &str) -> Result<Value, InvalidValue> {
+    match text {
+        "never" => Ok(Value::Null),
+        text => text.parse::<EndTime>().map(|end| end.to_string().into()),
+    }
+}
+
+pub(super) fn role(word: &str) -> Result<OrgRole, String> {
     OrgRole::of(word).ok_or_else(|| "must be read_only, member, admin or owner".to_owned())
 }
 

@@ -29,7 +29,7 @@ pub(crate) enum CloudCommand {
 /// The client commands; they run anywhere.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
-    /// Logs in with a password and creates a context
+    /// Logs in with the browser, with a code or with a password, and creates a context
     Login(LoginArgs),
     /// Ends the login of a context on the server, and removes the stored token
     Logout(LogoutArgs),
@@ -110,7 +110,7 @@ pub(crate) struct LoginArgs {
     )]
     pub(crate) server: Option<BaseUrl>,
 
-    /// Your e-mail address [default: that of the context]
+    /// Your e-mail address, to log in with a password. Without it, the browser is opened, unless a password is set
     #[arg(value_name = "EMAIL")]
     pub(crate) email: Option<Email>,
 
@@ -120,6 +120,14 @@ pub(crate) struct LoginArgs {
         help = "A file with the password [default: TIDEWAITER_CLOUD_PASSWORD, else a prompt]"
     )]
     pub(crate) password_file: Option<PathBuf>,
+
+    /// Prints a code, which you type in a browser on any machine
+    #[arg(long, conflicts_with_all = ["email", "password_file"])]
+    pub(crate) device: bool,
+
+    /// Prints the link instead of opening the browser
+    #[arg(long, conflicts_with_all = ["email", "password_file", "device"])]
+    pub(crate) no_browser: bool,
 
     /// The trusted CA certificates (PEM) [default: those of the context, else those of the system]
     #[arg(long, value_name = "FILE")]

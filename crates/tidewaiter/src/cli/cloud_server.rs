@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use tidewaiter_cloud::models::values::{DisplayName, Email};
+use tidewaiter_cloud::models::values::{DisplayName, Email, OrganizationId};
 
 use super::LogFlags;
 
@@ -18,6 +18,8 @@ pub(crate) enum ServerCommand {
     Backup(BackupArgs),
     /// Restores a backup into an empty database
     Restore(RestoreArgs),
+    /// Makes a person an operator with a new password, when nobody can log in any more
+    Recover(RecoverArgs),
     /// Manages the keys that sign tokens and the keys that encrypt credentials
     #[command(subcommand)]
     Keys(KeysCommand),
@@ -26,7 +28,8 @@ pub(crate) enum ServerCommand {
 /// The settings of the server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerPlace {
-    /// The settings file of the server (YAML). Environment variables (TIDEWAITER_…) override it, and flags override both
+    /// The settings file of the server (YAML). Environment variables (TIDEWAITER_…) override it, and flags override
+    /// both
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
 
@@ -163,6 +166,28 @@ pub(crate) struct RestoreArgs {
     /// The backup
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+
+    /// The e-mail address of the person; a user is created if nobody has it
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) email: Email,
+
+    /// The organization's id: the home of a new user, who becomes its owner if it has none [default: the user's, or the
+    /// only one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) organization: Option<OrganizationId>,
+
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "A file with the new password [default: TIDEWAITER_CLOUD_NEW_PASSWORD, else a prompt]"
+    )]
+    pub(crate) password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

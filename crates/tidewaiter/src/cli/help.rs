@@ -28,6 +28,9 @@ const CLOUD_COMMANDS: &Groups = &[
             "set-role",
             "set-password",
             "end-logins",
+            "invite",
+            "invitations",
+            "accept",
             "offboard",
             "tokens",
             "api-keys",
@@ -50,7 +53,7 @@ const CLOUD_COMMANDS: &Groups = &[
     ),
     (
         "Server (on its machine)",
-        &["init", "serve", "backup", "restore", "keys"],
+        &["init", "serve", "backup", "restore", "recover", "keys"],
     ),
 ];
 

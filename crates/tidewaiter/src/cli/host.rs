@@ -188,7 +188,8 @@ pub(crate) struct HostInstallArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
 
-    /// The kubelet, whose version counts; without it, the one in the PATH of systemd. Nobody but root may be able to replace it
+    /// The kubelet, whose version counts; without it, the one in the PATH of systemd. Nobody but root may be able to
+    /// replace it
     #[arg(long, value_name = "FILE")]
     pub(crate) kubelet: Option<PathBuf>,
 }
@@ -215,7 +216,8 @@ pub(crate) struct HostRunArgs {
     #[arg(long, value_name = "FILE", default_value = "kubelet")]
     pub(crate) kubelet: PathBuf,
 
-    /// Take back what the last script did, if it has failed and can; a systemd unit of its own calls this, when nothing of the script runs any more
+    /// Take back what the last script did, if it has failed and can; a systemd unit of its own calls this, when nothing
+    /// of the script runs any more
     #[arg(long)]
     pub(crate) way_back: bool,
 }

@@ -15,7 +15,8 @@ const WATCH_CODES: &str = "Exit codes:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UpgradeCommand {
-    /// Shows what an upgrade does, node by node: the order, what is skipped, what is refused and why, and what it waits for; changes nothing
+    /// Shows what an upgrade does, node by node: the order, what is skipped, what is refused and why, and what it waits
+    /// for; changes nothing
     Plan(UpgradePlanArgs),
     /// Follows an upgrade until it is over: a live view on a terminal, otherwise one line for each change
     #[command(after_help = WATCH_CODES)]

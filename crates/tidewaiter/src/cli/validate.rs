@@ -47,7 +47,8 @@ pub(crate) struct ValidateArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval, allow_hyphen_values = true)]
     pub(crate) interval: Duration,
 
-    /// How many consecutive validations must succeed; a series that has begun is completed even after --wait has elapsed
+    /// How many consecutive validations must succeed; a series that has begun is completed even after --wait has
+    /// elapsed
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) count: u32,
 

@@ -5,6 +5,7 @@ use std::path::Path as File;
 
 use anyhow::{Context as _, Result, anyhow};
 use serde_json::{Map, Value, json};
+use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
@@ -24,13 +25,19 @@ const DAY: u32 = 24 * 60 * 60;
 
 pub(super) async fn main(command: &ActionCommand) -> Result<()> {
     match command {
-        ActionCommand::SetRole { user, role } => {
+        ActionCommand::SetRole { user, role, expires_at } => {
             let (session, path) = member(user).await?;
-            let body = json!({ "role": role.word() });
-            session
-                .send(&request(Method::PUT, path.below("role"), body, None))
-                .await?;
-            print(&format!("{} now has the role {}\n", user.member, role.word()))
+            let mut body = json!({ "role": role.word() });
+            if let Some(end) = expires_at {
+                body["expires_at"] = end.clone();
+            }
+            let set = request(Method::PUT, path.below("role"), body, None);
+            let set = session.send(&set).await?;
+            let until = match text(&set, "expires_at") {
+                "" => String::new(),
+                end => format!(" until {}", printable(end)),
+            };
+            print(&format!("{} now has the role {}{until}\n", user.member, role.word()))
         }
         ActionCommand::SetPassword(args) => set_password(args).await,
         ActionCommand::EndLogins(user) => {
@@ -40,6 +47,9 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
                 .await?;
             print(&format!("all logins of {} have ended\n", user.member))
         }
+        ActionCommand::Invite(args) => super::invitations::invite(args).await,
+        ActionCommand::Invitations(command) => super::invitations::main(command).await,
+        ActionCommand::Accept(args) => super::invitations::accept(args).await,
         ActionCommand::Offboard(args) => super::offboard::offboard(args).await,
         ActionCommand::Tokens(command) => tokens(command).await,
         ActionCommand::ApiKeys(command) => api_keys(command).await,
@@ -275,8 +285,5 @@ async fn lock(place: &OrganizationPlace, locked: bool) -> Result<()> {
         .send(&request(Method::PUT, path, json!({ "locked": locked }), None))
         .await?;
     let state = if locked { "locked" } else { "unlocked" };
-    print(&format!(
-        "{} is {state}\n",
-        tidewaiter_api::values::printable(text(&organization, "name"))
-    ))
+    print(&format!("{} is {state}\n", printable(text(&organization, "name"))))
 }

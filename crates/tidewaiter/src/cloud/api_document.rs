@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Map, Value};
+use tidewaiter_api::values::EndTime;
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::server::keys::hash::Password;
 use tidewaiter_cloud::server::principal::OrgRole;
@@ -111,7 +112,7 @@ fn read(document: &Document, id: &mut dyn FnMut(Kind, &str) -> Result<String>) -
     };
     match document.kind {
         Kind::User => {
-            for field in ["role", "password"] {
+            for field in ["role", "role_expires_at", "password"] {
                 beside.extend(spec.remove(field).map(|value| (field.to_owned(), value)));
             }
             check_member(&beside)?;
@@ -121,6 +122,13 @@ fn read(document: &Document, id: &mut dyn FnMut(Kind, &str) -> Result<String>) -
                 let users = strings("spec.users", users)?;
                 let ids = users.iter().map(|user| id(Kind::User, user));
                 spec.insert("user_ids".to_owned(), ids.collect::<Result<Vec<_>>>()?.into());
+            }
+            if let Some(ends) = spec.remove("ends") {
+                let Value::Object(ends) = ends else {
+                    bail!("spec.ends must be a mapping of users to the ends of their memberships");
+                };
+                let ends = ends.into_iter().map(|(user, end)| Ok((id(Kind::User, &user)?, end)));
+                spec.insert("user_ends".to_owned(), ends.collect::<Result<Map<_, _>>>()?.into());
             }
         }
         Kind::RoleBinding => {
@@ -151,6 +159,11 @@ fn check_member(fields: &Map<String, Value>) -> Result<()> {
     {
         let allowed = OrgRole::ALL.map(OrgRole::word).join(", ");
         bail!("spec.role is {role}: must be one of {allowed}");
+    }
+    if let Some(end) = fields.get("role_expires_at") {
+        let end = string("spec.role_expires_at", end.clone())?;
+        end.parse::<EndTime>()
+            .map_err(|error| anyhow!("spec.role_expires_at {error}"))?;
     }
     match fields.get("password") {
         None => Ok(()),

@@ -84,7 +84,7 @@ impl Contexts {
     /// The context of that name, else the current one.
     pub(super) fn find(&self, name: Option<&str>) -> Result<(&str, &Login)> {
         let Some(name) = name.or(self.current.as_deref()) else {
-            bail!("you are not logged in: run tidewaiter cloud login --server URL EMAIL");
+            bail!("you are not logged in: run tidewaiter cloud login --server URL");
         };
         let found = self.contexts.get_key_value(name);
         let (name, login) = found.ok_or_else(|| self.unknown(name))?;

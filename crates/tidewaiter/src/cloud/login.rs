@@ -6,15 +6,17 @@ use std::path::absolute;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Value, json};
 use tidewaiter_api::values::quoted;
-use tidewaiter_cloud::client::{AccessToken, Client, ClientError, Method, Path, Request};
+use tidewaiter_cloud::client::{AccessToken, Answer, Client, ClientError, Method, Path, Request, stated_expiry};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{DisplayName, OrganizationId};
-use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::{Clock as _, SystemClock};
 use url::Url;
 
 use super::contexts::{Contexts, Login};
+use super::ending;
 use super::output::{is_table, print, rows, value};
 use super::session::{Session, if_found, is_called, is_over, settings, text, with_remedy};
+use super::sign_in;
 use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
 use crate::password::{self, Variable};
 
@@ -22,26 +24,8 @@ use crate::password::{self, Variable};
 pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     let mut contexts = Contexts::load()?;
     let (name, mut login) = wanted(args, &contexts)?;
-    if let Some(known) = contexts.contexts.get(&name)
-        && known.token.is_some()
-        && !(known.server == login.server && known.email.eq_ignore_ascii_case(&login.email))
-    {
-        bail!(
-            "the context {name} has the login of {} at {}: choose another name with --context, or log out first: tidewaiter cloud logout --context {name}",
-            known.email,
-            known.server
-        );
-    }
-    let prompt = format!("Password of {} at {}", login.email, login.server);
-    let password = password::read(Variable::Account, args.password_file.as_deref(), &prompt, false)?;
-    let token = token(&login, &password).await?;
-    let mut settings = settings(&login)?;
-    settings.token = Some(
-        token
-            .parse::<AccessToken>()
-            .context("the token in the cloud's response")?,
-    );
-    let client = Client::new(&settings, SystemClock::shared())?;
+    let known = contexts.contexts.get(&name).filter(|known| known.token.is_some());
+    let (token, client) = logged_in(args, &name, known, &mut login).await?;
     let answer = client
         .request(&Request::new(Method::GET, Path::new(["organizations"])))
         .await?;
@@ -67,18 +51,92 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
     }
     login.token = Some(token);
     let chosen = login.organization.clone();
+    let context = name.clone();
     let done = format!("logged in to {} as {}: context {name}\n", login.server, login.email);
     contexts.contexts.insert(name.clone(), login);
     contexts.current = Some(name);
     contexts.save()?;
     print(&format!("{done}{forgotten}"))?;
-    if chosen.is_none() {
-        print(
-            "you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n",
-        )?;
-        rows(&CloudFormat::Wide, "Organization", &["name", "id"], &organizations)?;
+    ending::tell_in(context).await?;
+    if chosen.is_some() {
+        return Ok(());
     }
-    Ok(())
+    select(&organizations)
+}
+
+/// Says how to select one of the organizations.
+fn select(organizations: &[Value]) -> Result<()> {
+    if organizations.is_empty() {
+        return print("you are a member of no organization, or not any more: ask an admin of yours\n");
+    }
+    print("you are a member of several organizations; select one: tidewaiter cloud context set --organization ID\n")?;
+    rows(&CloudFormat::Wide, "Organization", &["name", "id"], organizations)
+}
+
+/// A token, with a client that uses it.
+async fn logged_in(
+    args: &LoginArgs,
+    context: &str,
+    known: Option<&Login>,
+    login: &mut Login,
+) -> Result<(String, Client)> {
+    if by_password(args) {
+        check_same(context, known, login)?;
+        let token = with_password(args, login).await?;
+        let client = client(login, &token)?;
+        return Ok((token, client));
+    }
+    let token = if args.device {
+        sign_in::with_device(login).await?
+    } else {
+        sign_in::with_browser(login, !args.no_browser).await?
+    };
+    let client = client(login, &token)?;
+    // Another person may have signed in.
+    login.email = email(&client).await?;
+    if let Err(error) = check_same(context, known, login) {
+        let revoke = Request::new(Method::DELETE, Path::new(["account", "tokens", "current"]));
+        client.request(&revoke).await.context("revoking the new login")?;
+        return Err(error);
+    }
+    Ok((token, client))
+}
+
+/// Returns true if a password was given, or is to be asked for.
+fn by_password(args: &LoginArgs) -> bool {
+    let is_given = args.email.is_some() || args.password_file.is_some() || password::is_set(Variable::Account);
+    is_given && !args.device && !args.no_browser
+}
+
+/// Checks that the context does not have a login of another user or server.
+fn check_same(name: &str, known: Option<&Login>, login: &Login) -> Result<()> {
+    let Some(known) = known else { return Ok(()) };
+    if known.server == login.server && known.email.eq_ignore_ascii_case(&login.email) {
+        return Ok(());
+    }
+    bail!(
+        "the context {name} has the login of {} at {}: choose another name with --context, or log out first: tidewaiter cloud logout --context {name}",
+        known.email,
+        known.server
+    )
+}
+
+/// The client with a token.
+fn client(login: &Login, token: &str) -> Result<Client> {
+    let mut settings = settings(login)?;
+    let token = token.parse::<AccessToken>();
+    settings.token = Some(token.context("the token in the cloud's response")?);
+    Ok(Client::new(&settings, SystemClock::shared())?)
+}
+
+/// The e-mail address of the logged-in user.
+async fn email(client: &Client) -> Result<String> {
+    let request = Request::new(Method::GET, Path::new(["account"]));
+    let answer = client.request(&request).await?;
+    let account = answer
+        .json()
+        .map_err(|reason| anyhow!("the response with the account {reason}"))?;
+    Ok(text(&account, "email").to_owned())
 }
 
 /// False if the cloud answers that it has no such organization, as a new cloud at the address of an old one does.
@@ -108,7 +166,8 @@ fn wanted(args: &LoginArgs, contexts: &Contexts) -> Result<(String, Login)> {
     // A cluster is of one organization.
     let same = known.filter(|known| organization.is_none() || known.organization == organization);
     let login = Login {
-        email: email.ok_or_else(|| anyhow!("no e-mail address: run tidewaiter cloud login --server {server} EMAIL"))?,
+        // Without a password, the person who signs in decides.
+        email: email.unwrap_or_default(),
         server,
         ca_file: ca_file.or_else(|| known.and_then(|known| known.ca_file.clone())),
         organization: organization.or_else(|| known.and_then(|known| known.organization.clone())),
@@ -118,14 +177,29 @@ fn wanted(args: &LoginArgs, contexts: &Contexts) -> Result<(String, Login)> {
     Ok((name, login))
 }
 
-async fn token(login: &Login, password: &str) -> Result<String> {
+async fn with_password(args: &LoginArgs, login: &Login) -> Result<String> {
+    let Login { email, server, .. } = login;
+    if email.is_empty() {
+        bail!("no e-mail address: run tidewaiter cloud login --server {server} EMAIL");
+    }
+    let prompt = format!("Password of {email} at {server}");
+    let password = password::read(Variable::Account, args.password_file.as_deref(), &prompt, false)?;
     let client = Client::new(&settings(login)?, SystemClock::shared())?;
-    let body = json!({"email": login.email, "password": password});
-    let mut request = Request::new(Method::POST, Path::new(["login", "password"])).json(body);
+    let body = json!({"email": email, "password": password});
+    token(&client, server, "password", body).await
+}
+
+/// Exchanges the credentials in `body` for a token.
+pub(super) async fn token(client: &Client, server: &str, method: &str, body: Value) -> Result<String> {
+    let mut request = Request::new(Method::POST, Path::new(["login", method])).json(body);
     // The server counts attempts.
     request.once = true;
     let answer = client.request(&request).await.map_err(with_remedy);
-    let answer = answer.with_context(|| format!("cannot log in to {}", login.server))?;
+    token_in(&answer.with_context(|| format!("cannot log in to {server}"))?)
+}
+
+/// The token in the response to a login.
+pub(super) fn token_in(answer: &Answer) -> Result<String> {
     let answer = answer
         .json()
         .map_err(|reason| anyhow!("the response to the login {reason}"))?;
@@ -166,6 +240,7 @@ pub(super) async fn whoami(args: &WhoamiArgs) -> Result<()> {
     let (account, _) = session.get(Path::new(["account"])).await?;
     let (claims, _) = session.get(Path::new(["authenticate"])).await?;
     let organizations = session.list(Path::new(["organizations"])).await?;
+    ending::tell(&session, &account).await;
     let role = |id: &str| {
         let roles = claims
             .get("organizations")
@@ -227,18 +302,11 @@ pub(super) async fn context(command: &ContextCommand) -> Result<()> {
                         "organization": login.organization,
                         "cluster": login.cluster,
                         "logged_in": login.token.is_some(),
+                        "state": state(login),
                     })
                 })
                 .collect();
-            let columns = [
-                "current",
-                "name",
-                "server",
-                "email",
-                "organization",
-                "cluster",
-                "logged_in",
-            ];
+            let columns = ["current", "name", "server", "email", "organization", "cluster", "state"];
             rows(&printed.output, "Context", &columns, &found)
         }
         ContextCommand::Use { name } => {
@@ -265,6 +333,16 @@ pub(super) async fn context(command: &ContextCommand) -> Result<()> {
             }
             contexts.save()
         }
+    }
+}
+
+/// The state of the login, as far as it is known without the server: it may have been revoked.
+fn state(login: &Login) -> String {
+    match login.token.as_deref().map(stated_expiry) {
+        None => "logged out".to_owned(),
+        Some(None) => "logged in".to_owned(),
+        Some(Some(end)) if end <= SystemClock.now() => "expired".to_owned(),
+        Some(Some(end)) => format!("valid until {end}"),
     }
 }
 

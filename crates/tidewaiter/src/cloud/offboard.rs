@@ -1,8 +1,9 @@
 //! `tidewaiter cloud offboard`: removes everything of a person at once, in all organizations of the caller.
 //!
 //! - The preview names what goes before anything is changed.
-//! - First go the rights of an operator, and last the membership in the home, with which the server deletes the account
-//!   in one commit: password, logins, tokens and SSH keys, teams and role bindings.
+//! - First go the logins, if the home is one of the organizations, and the rights of an operator; last the membership in
+//!   the home, with which the server deletes the account in one commit: password, tokens and SSH keys, teams and role
+//!   bindings.
 //! - Every step may be repeated: what is gone is done. After an interruption, the same command continues.
 //! - From a member who cannot be removed, all that gives access is taken, as far as the server permits it, and the
 //!   command fails with the reason. A refusal in one organization stops nothing in another one.
@@ -21,15 +22,18 @@ use super::output::print;
 use super::session::{Session, if_found, request, text};
 use crate::cli::OffboardArgs;
 
-/// The cloud tells nobody which organization is the home of a person.
-const HOME: &str = "SSH keys, password, logins and tokens go if the person's home is one of these organizations, and \
-                    you may remove the person there. Otherwise the account stays: ask an admin of the home.\n";
+/// The remedy for an account whose home is none of the organizations.
+const ELSEWHERE: &str = "its home is another organization, where password, logins, tokens and SSH keys stay: ask an \
+                         admin there to offboard the person";
 
 /// The person to remove.
 struct Leaver {
     id: String,
     is_operator: bool,
     memberships: Vec<Membership>,
+    /// The open invitations of the person's e-mail address, by which the person could return, each with the name of its
+    /// organization.
+    invitations: Vec<(Path, String)>,
 }
 
 /// A membership of the person, and what depends on it.
@@ -81,7 +85,7 @@ impl Leaver {
             let users = path(organization).below("users");
             ids.extend(session.find(Kind::User, &users, name).await?);
         }
-        let operators = operators(session).await?;
+        let operators = permitted(session, Path::new(["operators"])).await?;
         let is_meant = |user: &&Value| text(user, "email").eq_ignore_ascii_case(name);
         ids.extend(
             operators
@@ -102,11 +106,18 @@ impl Leaver {
             memberships.extend(Membership::find(session, path(organization), name, &id).await?);
         }
         let is_operator = operators.iter().any(|user| text(user, "id") == id);
-        let found = is_operator || !memberships.is_empty();
-        Ok(found.then_some(Self {
+        if !is_operator && memberships.is_empty() {
+            return Ok(None);
+        }
+        let email = memberships
+            .first()
+            .map_or(name, |membership| text(&membership.user, "email"));
+        let invitations = invitations(session, &organizations, email).await?;
+        Ok(Some(Self {
             id,
             is_operator,
             memberships,
+            invitations,
         }))
     }
 
@@ -133,39 +144,60 @@ impl Leaver {
                 let _ = writeln!(shown, "- RoleBinding {} in {name}", printable(text(binding, "id")));
             }
         }
+        for (_, name) in &self.invitations {
+            let _ = writeln!(shown, "- invitation to {}", printable(name));
+        }
         for (name, fingerprint) in keys {
             let _ = writeln!(shown, "- SshKey {}", printable(&format!("{name} {fingerprint}")));
         }
-        shown + HOME
+        let _ = match self.home() {
+            Some(home) => writeln!(
+                shown,
+                "SSH keys, password, logins and tokens go with the account, whose home is {}, if you may remove it there.",
+                printable(&home.name)
+            ),
+            None => writeln!(shown, "The account stays: {ELSEWHERE}."),
+        };
+        shown
     }
 
-    /// Removes the person. Returns the memberships that stay, and why.
+    /// The membership in the home of the person.
+    fn home(&self) -> Option<&Membership> {
+        self.memberships.iter().find(|membership| membership.is_home())
+    }
+
+    /// Removes the person. Returns what stays, and why.
     async fn remove(&self, session: &Session) -> Result<Vec<String>> {
+        let home = self.home();
+        // A person without a login changes nothing any more meanwhile.
+        let logins = match home {
+            Some(home) => home.end_logins(session, &self.id).await?,
+            None => None,
+        };
         if self.is_operator {
             let request = Request::new(Method::DELETE, Path::new(["operators"]).below(&self.id));
             removed(session, &request, "operator of this server").await?;
         }
-        let mut left: Vec<&Membership> = self.memberships.iter().collect();
-        loop {
-            // The home refuses while there are others.
-            let mut refused = Vec::new();
-            for membership in &left {
-                let request = Request::new(Method::DELETE, membership.of_user(&self.id));
-                match removed(session, &request, &format!("user of {}", membership.name)).await {
-                    Ok(()) => {}
-                    Err(error) => refused.push((*membership, refusal(error)?)),
-                }
-            }
-            if refused.is_empty() || refused.len() == left.len() {
-                let mut stays = Vec::new();
-                for (membership, reason) in refused {
-                    membership.revoke(session, &self.id).await?;
-                    stays.push(printable(&format!("{}: {reason}", membership.name)));
-                }
-                return Ok(stays);
-            }
-            left = refused.into_iter().map(|(membership, _)| membership).collect();
+        for (invitation, name) in &self.invitations {
+            let request = Request::new(Method::DELETE, invitation.clone());
+            removed(session, &request, &format!("invitation to {name}")).await?;
         }
+        // The home refuses while there are others.
+        let others = self.memberships.iter().filter(|membership| !membership.is_home());
+        let mut stays = Vec::new();
+        for membership in others.chain(home) {
+            let request = Request::new(Method::DELETE, membership.of_user(&self.id));
+            let Err(error) = removed(session, &request, &format!("user of {}", membership.name)).await else {
+                continue;
+            };
+            let reason = refusal(error)?;
+            membership.revoke(session, &self.id).await?;
+            stays.push(printable(&format!("{}: {reason}", membership.name)));
+            let logins = logins.as_ref().filter(|_| membership.is_home());
+            stays.extend(logins.map(|reason| format!("logins and tokens stay: {}", printable(reason))));
+        }
+        stays.extend(home.is_none().then(|| ELSEWHERE.to_owned()));
+        Ok(stays)
     }
 
     /// What the clusters do, as far as the cloud knows.
@@ -209,16 +241,27 @@ impl Membership {
         }))
     }
 
+    fn is_home(&self) -> bool {
+        self.user.get("home") == Some(&Value::Bool(true))
+    }
+
+    /// Ends the logins of the person. Returns the reason if the server refuses it: only an owner of the home may.
+    async fn end_logins(&self, session: &Session, id: &str) -> Result<Option<String>> {
+        let tokens = Request::new(Method::DELETE, self.of_user(id).below("tokens"));
+        match removed(session, &tokens, "logins and tokens").await {
+            Ok(()) => Ok(None),
+            Err(error) => refusal(error).map(Some),
+        }
+    }
+
     fn of_user(&self, id: &str) -> Path {
         self.organization.clone().below("users").below(id)
     }
 
     /// Takes from a member who cannot be removed all that gives access.
     async fn revoke(&self, session: &Session, id: &str) -> Result<()> {
-        let user = self.of_user(id);
-        let tokens = Request::new(Method::DELETE, user.clone().below("tokens"));
-        self.take(session, &tokens, "logins and tokens").await?;
-        let read_only = request(Method::PUT, user.below("role"), json!({ "role": "read_only" }), None);
+        let role = self.of_user(id).below("role");
+        let read_only = request(Method::PUT, role, json!({ "role": "read_only" }), None);
         self.take(session, &read_only, "role, but read_only").await?;
         let bindings = self.organization.clone().below("role-bindings");
         for binding in &self.bindings {
@@ -252,9 +295,24 @@ impl Membership {
     }
 }
 
-/// The operators, if the caller is one.
-async fn operators(session: &Session) -> Result<Vec<Value>> {
-    match session.list(Path::new(["operators"])).await {
+/// The open invitations of the e-mail address, each with the name of its organization, as far as the caller sees them.
+async fn invitations(session: &Session, organizations: &[Value], email: &str) -> Result<Vec<(Path, String)>> {
+    let mut found = Vec::new();
+    for organization in organizations {
+        let list = Path::new(["organizations", text(organization, "id"), "invitations"]);
+        for invitation in permitted(session, list.clone()).await? {
+            if text(&invitation, "email").eq_ignore_ascii_case(email) {
+                let path = list.clone().below(text(&invitation, "id"));
+                found.push((path, text(organization, "name").to_owned()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The objects of a list; none if the caller may not read it.
+async fn permitted(session: &Session, path: Path) -> Result<Vec<Value>> {
+    match session.list(path).await {
         Err(error) if refusal_of(&error).is_some() => Ok(Vec::new()),
         found => found,
     }
@@ -308,8 +366,9 @@ mod tests {
             id: hidden.to_owned(),
             is_operator: false,
             memberships: vec![membership],
+            invitations: vec![(Path::new(["invitations"]), hidden.to_owned())],
         };
         let shown = leaver.shown();
-        assert!(!shown.contains('\u{202e}') && shown.lines().count() == 5, "{shown:?}");
+        assert!(!shown.contains('\u{202e}') && shown.lines().count() == 6, "{shown:?}");
     }
 }

@@ -11,12 +11,12 @@ use serde::Serialize;
 use serde_json::Value;
 use tidewaiter_api::values::{escape_hidden, printable};
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_kit::SystemClock;
+use tidewaiter_kit::{Clock as _, SystemClock};
 
 use super::kinds::SECRETS;
 use super::names::Names;
 use super::session::Session;
-use super::upgrades;
+use super::{ending, upgrades};
 use crate::ages;
 use crate::cli::CloudFormat;
 
@@ -37,7 +37,11 @@ pub(super) async fn objects(session: &Session, format: &CloudFormat, kind: Kind,
     let columns = columns.iter().copied();
     let columns = columns.chain((!is_timed).then_some("created_at")).chain(["id"]);
     let columns: Vec<&str> = columns.collect();
-    list(session, format, kind.name(), &columns, found).await
+    let mut shown = found.to_vec();
+    if matches!(format, CloudFormat::Table) {
+        ending::mark(&mut shown, SystemClock.now());
+    }
+    list(session, format, kind.name(), &columns, &shown).await
 }
 
 /// Prints rows, in a table with names in the place of the ids of other objects.

@@ -231,10 +231,10 @@ pub(super) fn patch(before: &Value, after: &Value) -> Option<Value> {
 /// role. A spec that sets no end of access lacks that field, which older servers do not know; an end in `object` is a
 /// difference.
 pub(super) fn fields_of(object: &Value, spec: &Value) -> Value {
-    const END: &str = "expires_at";
+    const ENDS: [&str; 2] = ["expires_at", "user_ends"];
     let fields = spec.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
-    let end = object.get(END).filter(|_| spec.get(END).is_none()).map(|_| END);
-    let fields = fields.chain(end).map(|field| {
+    let is_only_there = |end: &&str| object.get(*end).is_some() && spec.get(*end).is_none();
+    let fields = fields.chain(ENDS.into_iter().filter(is_only_there)).map(|field| {
         let mut value = object.get(field).cloned().unwrap_or(Value::Null);
         if field == "rules" {
             let rules = value
@@ -256,7 +256,7 @@ pub(super) fn touched(object: &Value, patch: &Value) -> Value {
     fields.collect::<Map<_, _>>().into()
 }
 
-/// Replaces placeholders by ids.
+/// Replaces placeholders by ids, also where they are the keys of ends.
 pub(super) fn substitute(value: &mut Value, ids: &HashMap<String, String>) {
     match value {
         Value::String(text) => {
@@ -265,7 +265,13 @@ pub(super) fn substitute(value: &mut Value, ids: &HashMap<String, String>) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(|item| substitute(item, ids)),
-        Value::Object(map) => map.values_mut().for_each(|value| substitute(value, ids)),
+        Value::Object(map) => {
+            map.values_mut().for_each(|value| substitute(value, ids));
+            if let Some(Value::Object(ends)) = map.get_mut("user_ends") {
+                let named = std::mem::take(ends).into_iter();
+                ends.extend(named.map(|(user, end)| (ids.get(&user).cloned().unwrap_or(user), end)));
+            }
+        }
         _ => {}
     }
 }

@@ -50,7 +50,7 @@ impl Session {
         let contexts = Contexts::load()?;
         let (name, login) = contexts.find(place.context.as_deref())?;
         let Some(token) = &login.token else {
-            bail!("you are logged out of {name}; log in with tidewaiter cloud login --context {name}");
+            bail!("you are logged out of {name}: run tidewaiter cloud login --context {name}");
         };
         let mut settings = settings(login)?;
         settings.token = Some(token.parse::<AccessToken>().context("the token of the context")?);
@@ -179,12 +179,14 @@ impl Session {
 
     async fn answer(&self, request: &Request) -> Result<Answer> {
         self.client.request(request).await.map_err(|error| {
-            let is_over = is_of_login(&error);
+            let (is_ended, is_over) = (error.is_of_ended_access(), is_of_login(&error));
             let error = with_remedy(error);
-            if is_over {
-                let name = &self.context;
+            let name = &self.context;
+            if is_ended {
+                error.context(format!("your access to {} has ended", self.login.server))
+            } else if is_over {
                 error.context(format!(
-                    "the server does not accept the login of {name}; log in again with tidewaiter cloud login --context {name}"
+                    "the login of {name} has expired or was revoked: run tidewaiter cloud login --context {name}"
                 ))
             } else {
                 error

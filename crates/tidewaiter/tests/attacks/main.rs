@@ -5,7 +5,8 @@
 //! runs. docs/developing.md says how to add a row.
 //!
 //! ```text
-//! TIDEWAITER_ATTACK=kubelet cargo test --workspace --test attacks -- --nocapture    # the rows with this word in their names
+//! # the rows with this word in their names
+//! TIDEWAITER_ATTACK=kubelet cargo test --workspace --test attacks -- --nocapture
 //! ```
 #![allow(
     clippy::expect_used,

@@ -1,6 +1,8 @@
 //! The commands that do something with an object other than to create, change or delete it, against a real server.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tidewaiter_kit::{Clock as _, SystemClock};
 
 use crate::real::{Real, real};
 
@@ -51,6 +53,23 @@ fn field(text: &str, name: &str) -> String {
         .to_owned()
 }
 
+/// Documents name the users of ends, also new ones, and take ends away that they omit.
+async fn ends_of_a_team(real: &Real) {
+    let apply = async |users: &str| {
+        let carol = "kind: User\nspec: {name: Carol, email: carol@example.com}\n---\n";
+        let team = format!("{carol}kind: Team\nspec: {{name: shift, {users}}}\n");
+        let file = real.person.file("team.yaml", &team);
+        real.types(&format!("apply -f {file}")).await;
+        let teams: Value = serde_json::from_str(&real.types("get teams -o json").await).unwrap();
+        teams[0]["user_ends"].clone()
+    };
+    let users = "users: [bob@example.com, carol@example.com]";
+    let ends = apply(&format!("{users}, ends: {{carol@example.com: 2099-12-31T18:00:00Z}}")).await;
+    let carol: Value = serde_json::from_str(&real.types("get user carol@example.com -o json").await).unwrap();
+    assert_eq!(ends, json!({carol["id"].as_str().unwrap(): "2099-12-31T18:00:00Z"}));
+    assert_eq!(apply(users).await, Value::Null);
+}
+
 #[tokio::test]
 async fn roles_passwords_and_logins_of_users() {
     let real = real().await;
@@ -64,6 +83,25 @@ async fn roles_passwords_and_logins_of_users() {
     assert_eq!(said, "bob@example.com now has the role admin\n");
     let users = real.types("get users -o json").await;
     assert!(users.contains("\"admin\""), "{users}");
+    let set = "set-role bob@example.com admin --expires-at";
+    let said = real.types(&format!("{set} 2099-12-31T18:00:00Z")).await;
+    assert_eq!(
+        said,
+        "bob@example.com now has the role admin until 2099-12-31T18:00:00Z\n"
+    );
+    let users = real.types("get users -o wide").await;
+    assert!(
+        users.contains("ROLE EXPIRES AT") && users.contains("2099-12-31T18:00:00Z"),
+        "{users}"
+    );
+    let soon = SystemClock.now() + SignedDuration::from_hours(60);
+    let soon = Timestamp::from_second(soon.as_second()).unwrap();
+    real.types(&format!("{set} {soon}")).await;
+    let users = real.types("get users").await;
+    assert!(users.contains("in 2d") && users.contains("(soon)"), "{users}");
+    let said = real.types(&format!("{set} never")).await;
+    assert_eq!(said, "bob@example.com now has the role admin\n");
+    ends_of_a_team(&real).await;
     let wrong = ["cloud", "set-role", "bob@example.com", "superadmin"];
     let wrong = real.person.run(&wrong).await;
     assert!(
@@ -120,7 +158,7 @@ async fn roles_passwords_and_logins_of_users() {
     real.types("context use 127.0.0.1").await;
     real.types("end-logins bob@example.com").await;
     let ended = real.person.run(&["cloud", "whoami", "--context", "bob"]).await;
-    ended.refused(1, &["401", "log in again with tidewaiter cloud login --context bob"]);
+    ended.refused(1, &["401", "run tidewaiter cloud login --context bob"]);
     let out = real.person.run(&["cloud", "logout", "--context", "bob"]).await.well();
     assert_eq!(out, "logged out of bob\n");
 }

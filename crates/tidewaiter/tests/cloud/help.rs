@@ -96,7 +96,7 @@ async fn the_commands_are_listed_in_groups_and_each_has_an_example() {
         .lines()
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    assert_eq!(names, ["init", "serve", "backup", "restore", "keys"]);
+    assert_eq!(names, ["init", "serve", "backup", "restore", "recover", "keys"]);
     assert!(
         rest.starts_with("Options:\n") && out.contains("Catalogue of plugins:\n"),
         "{out}"

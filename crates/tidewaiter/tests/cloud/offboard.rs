@@ -62,6 +62,15 @@ async fn objects_at(person: &Person, kind: &str, place: &[&str]) -> Vec<Value> {
     serde_json::from_str(&person.run(&get).await.well()).unwrap()
 }
 
+/// Checks that Bob is still a user, without a team, who may only read.
+async fn has_lost_access(person: &Person, place: &[&str]) {
+    let teams = objects_at(person, "teams", place).await;
+    assert_eq!(teams[0]["user_ids"].as_array().unwrap().len(), 1, "{teams:?}");
+    let users = objects_at(person, "users", place).await;
+    let bob = users.iter().find(|user| user["email"] == "bob@example.com").unwrap();
+    assert_eq!(bob["role"], "read_only", "{bob}");
+}
+
 const OFFBOARD: [&str; 3] = ["cloud", "offboard", "bob@example.com"];
 
 #[tokio::test]
@@ -70,14 +79,23 @@ async fn everything_of_a_person_goes_at_once_and_a_repetition_removes_nothing() 
     let person = &real.person;
     let operator = ["cloud", "operators", "add", "bob@example.com"];
     person.run(&operator).await.well();
+    // Bob could return by the link.
+    let elsewhere = person.file("third.yaml", "name: third\n");
+    let create = ["cloud", "create", "organization", "-f", &elsewhere, "-o", "json"];
+    let third: Value = serde_json::from_str(&person.run(&create).await.well()).unwrap();
+    let third = ["--organization", third["id"].as_str().unwrap()];
+    let invite = ["cloud", "invite", "bob@example.com"];
+    person.run(&[&invite[..], &third].concat()).await.well();
     let shown = person.run(&[&OFFBOARD[..], &["--dry-run"]].concat()).await.well();
     for part in [
+        "- invitation to third",
         "- operator of this server",
         "- User bob@example.com in acme (member)",
         "- User bob@example.com in other (member)",
         "- membership of the team developers in acme",
         "- RoleBinding ",
         "- SshKey laptop SHA256:",
+        "whose home is acme",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
@@ -90,6 +108,10 @@ async fn everything_of_a_person_goes_at_once_and_a_repetition_removes_nothing() 
 
     let yes = [&OFFBOARD[..], &["--yes"]].concat();
     let done = person.run(&yes).await.well();
+    assert!(
+        done.starts_with("- operator") && done.contains("\nremoved: logins and tokens\nremoved: operator"),
+        "{done}"
+    );
     for part in [
         "removed: operator of this server",
         "removed: user of acme",
@@ -100,6 +122,9 @@ async fn everything_of_a_person_goes_at_once_and_a_repetition_removes_nothing() 
         assert!(done.contains(part), "{part}: {done}");
     }
     assert!(objects(&real, "role-bindings").await.is_empty());
+    let invitations = ["cloud", "invitations", "list", "-o", "json"];
+    let invitations = person.run(&[&invitations[..], &third].concat()).await.well();
+    assert_eq!(invitations.trim(), "[]");
     let users = objects(&real, "users").await;
     assert!(
         users.len() == 1 && users[0]["email"] == "alice@example.com",
@@ -144,11 +169,7 @@ async fn an_account_that_cannot_be_removed_loses_its_access() {
     ran.refused(1, &["the account stays", "permissions outside this organization"]);
     assert!(ran.out.contains("removed: logins and tokens"), "{}", ran.out);
     assert!(objects(&real, "role-bindings").await.is_empty());
-    let teams = objects(&real, "teams").await;
-    assert_eq!(teams[0]["user_ids"].as_array().unwrap().len(), 1, "{teams:?}");
-    let users = objects(&real, "users").await;
-    let bob = users.iter().find(|user| user["email"] == "bob@example.com").unwrap();
-    assert_eq!(bob["role"], "read_only", "{bob}");
+    has_lost_access(person, &[]).await;
 }
 
 #[tokio::test]
@@ -208,11 +229,39 @@ async fn a_refusal_in_one_organization_stops_nothing_in_another_one() {
     };
     assert_eq!((bindings(acme).await, bindings(&other).await), (1, 0));
     let place = ["--organization", &other, "--context", "carol"];
-    let teams = objects_at(person, "teams", &place).await;
-    assert_eq!(teams[0]["user_ids"].as_array().unwrap().len(), 1, "{teams:?}");
+    has_lost_access(person, &place).await;
+}
+
+#[tokio::test]
+async fn an_account_whose_home_is_elsewhere_stays_and_that_is_a_failure() {
+    let real = real().await;
+    let person = &real.person;
+    let acme = real.cluster["organization_id"].as_str().unwrap();
+    let other = other(person).await;
+    let place = ["--organization", &other];
+    let file = person.file("bob.yaml", &DOCUMENTS[..DOCUMENTS.find("---").unwrap()]);
+    let apply = ["cloud", "apply", "-f", &file];
+    let select = async |organization: &str| {
+        let select = ["cloud", "context", "set", "--organization", organization];
+        person.run(&select).await.well();
+    };
+    select(&other).await;
+    person.run_with(&apply, &[BOB]).await.well();
     let users = objects_at(person, "users", &place).await;
     let bob = users.iter().find(|user| user["email"] == "bob@example.com").unwrap();
-    assert_eq!(bob["role"], "read_only", "{bob}");
+    let bob = bob["id"].as_str().unwrap();
+    for (role, organization) in [("owner", &*other), ("member", acme)] {
+        let join = ["cloud", "set-role", bob, role, "--organization", organization];
+        person.run(&join).await.well();
+    }
+    let leave = ["cloud", "delete", "user", "alice@example.com", "--yes"];
+    person.run(&leave).await.well();
+    select(acme).await;
+    let shown = person.run(&[&OFFBOARD[..], &["--dry-run"]].concat()).await.well();
+    assert!(shown.contains("The account stays: its home is another"), "{shown}");
+    let ran = person.run(&[&OFFBOARD[..], &["--yes"]].concat()).await;
+    ran.refused(1, &["the account stays", "its home is another organization"]);
+    assert!(ran.out.contains("removed: user of acme"), "{}", ran.out);
 }
 
 #[tokio::test]

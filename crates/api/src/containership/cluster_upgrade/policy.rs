@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::containership::max_unavailable::{self, MaxUnavailable};
 use crate::schema::{kubernetes_integer, null_is_empty};
 
-/// What the operator adds to an upgrade.
+/// The settings that the operator adds to an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "What the operator adds to an upgrade.", transform = RecursiveTransform(kubernetes_integer))]
 #[serde(rename_all = "camelCase")]
@@ -19,9 +19,10 @@ pub struct UpgradePolicy {
     /// No further node is started, and the upgrade fails when the nodes that are in progress are finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
-    /// How many workers of each node pool (label `containership.io/node-pool-id`) may be upgraded at once: a number, or a percentage of the pool such as
-    /// `25%`, rounded down and at least one. Workers without the label are one pool. A node whose agent does not say in its `NodeReport` that it follows
-    /// the status of its own node is upgraded alone. Absent: one worker of the cluster at a time.
+    /// The number of workers of each node pool (label `containership.io/node-pool-id`) may be upgraded at once: a
+    /// number, or a percentage of the pool such as `25%`, rounded down and at least one. Workers without the label are
+    /// one pool. A node whose agent does not say in its `NodeReport` that it follows the status of its own node is
+    /// upgraded alone. Absent: one worker of the cluster at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "max_unavailable::schema")]
     pub max_unavailable: Option<MaxUnavailable>,
@@ -29,23 +30,25 @@ pub struct UpgradePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_failures: Option<u32>,
-    /// For how many seconds a node must be at the version and Ready, after its host has reported that the script succeeded, before it is done. A node that
-    /// is done and then is not so for this time has failed. 0: the first Ready status is enough, and what is done is not looked at again. Absent: 30.
+    /// The seconds for which a node must be at the version and Ready, after its host has reported that the script
+    /// succeeded, before it is done. A node that is done and then is not so for this time has failed. 0: the first
+    /// Ready status is enough, and what is done is not looked at again. Absent: 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ready_seconds: Option<u32>,
-    /// A node is started only while all Nodes are Ready, etcd answers the API server, and each ClusterHealth is Healthy; until then the upgrade
-    /// waits. Not set: they are not looked at.
+    /// A node is started only while all Nodes are Ready, etcd answers the API server, and each ClusterHealth is
+    /// Healthy; until then the upgrade waits. Not set: they are not looked at.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_healthy: bool,
     /// A node is started only within one of these windows. Nodes that are in progress are finished. Empty: at any time.
     #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     pub maintenance_windows: Vec<MaintenanceWindow>,
-    /// After this number of nodes, the upgrade goes on only when the cluster has been healthy for `soakSeconds`. It ends if one of them fails.
+    /// After this number of nodes, the upgrade goes on only when the cluster has been healthy for `soakSeconds`. It
+    /// ends if one of them fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub canary: Option<u32>,
-    /// For how many seconds the cluster must be healthy after the canaries. Absent: 600.
+    /// The seconds for which the cluster must be healthy after the canaries. Absent: 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub soak_seconds: Option<u32>,
@@ -56,12 +59,12 @@ pub struct UpgradePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub drain_timeout_seconds: Option<u32>,
-    /// What happens to a node whose pods have not left it by then. Absent: `fail`.
+    /// The treatment of a node whose pods have not left it by then. Absent: `fail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_drain_timeout: Option<OnDrainTimeout>,
 }
 
-/// What happens to a node whose pods have not left it in time.
+/// The treatment of a node whose pods have not left it in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(description = "What happens to a node whose pods have not left it in time.")]
 #[serde(rename_all = "lowercase")]

@@ -9,7 +9,7 @@ macro_rules! texts {
         #[derive(ToSchema)]
         $(#[$doc])*
         #[schema($(max_length = $most,)? pattern = $pattern, examples($example))]
-        pub(in crate::models) struct $type(String);
+        pub(crate) struct $type(String);
     )+};
 }
 

@@ -28,20 +28,24 @@ pub(super) struct PolicySchema {
     paused: Option<bool>,
     /// No further node is started, and the upgrade fails when the nodes that are in progress are finished.
     aborted: Option<bool>,
-    /// How many workers of each node pool may be upgraded at once: a number, or a percentage of the pool. Absent: one worker of the cluster at a time.
+    /// How many workers of each node pool may be upgraded at once: a number, or a percentage of the pool. Absent: one
+    /// worker of the cluster at a time.
     max_unavailable: Option<MaxUnavailableSchema>,
     /// The upgrade ends after this number of failed nodes; nodes in progress are finished. Absent: 1.
     #[schema(minimum = 1)]
     max_failures: Option<u32>,
-    /// For how many seconds a node must be at the version and Ready, after its script has succeeded, before it is done. Absent: 30.
+    /// For how many seconds a node must be at the version and Ready, after its script has succeeded, before it is done.
+    /// Absent: 30.
     #[schema(minimum = 0, maximum = 86400)]
     min_ready_seconds: Option<u32>,
-    /// A node is started only while all Nodes are Ready, etcd answers the API server, and each `ClusterHealth` is Healthy.
+    /// A node is started only while all Nodes are Ready, etcd answers the API server, and each `ClusterHealth` is
+    /// Healthy.
     require_healthy: Option<bool>,
     /// A node is started only within one of these windows. Nodes that are in progress are finished. Empty: at any time.
     #[schema(max_items = 50)]
     maintenance_windows: Option<Vec<WindowSchema>>,
-    /// After this number of nodes, the upgrade goes on only when the cluster has been healthy for `soakSeconds`. It ends if one of them fails.
+    /// After this number of nodes, the upgrade goes on only when the cluster has been healthy for `soakSeconds`. It
+    /// ends if one of them fails.
     #[schema(minimum = 1)]
     canary: Option<u32>,
     /// For how many seconds the cluster must be healthy after the canaries. Absent: 600.
@@ -107,7 +111,8 @@ enum DaySchema {
     Sun,
 }
 
-/// What happens to a node whose pods have not left it in time: it fails without a script, or its pods are deleted and it is started.
+/// What happens to a node whose pods have not left it in time: it fails without a script, or its pods are deleted and
+/// it is started.
 #[derive(ToSchema)]
 #[schema(as = OnDrainTimeout, rename_all = "lowercase")]
 #[expect(dead_code, reason = "stands for its schema alone")]

@@ -20,16 +20,16 @@ pattern_value! {
     "must be '*', empty (the core group) or a group such as apps or rbac.authorization.k8s.io"
 }
 pattern_value! {
-    /// A resource, `resource/subresource`, or one with `*` for either. The subresource may be the key of a user's attribute
-    /// (`userextras/example.com`).
+    /// A resource, `resource/subresource`, or one with `*` for either. The subresource may be the key of a user's
+    /// attribute (`userextras/example.com`).
     Resource, "resource",
     r"^(\*|[a-z][a-z0-9\-]{0,62})(/(\*|[a-z][a-z0-9._\-]{0,62}))*$",
     most 191, example "deployments/scale",
     "must be '*' or a resource in lower case, such as pods or pods/log"
 }
 text_value! {
-    /// The name of an object, of a signer (`example.com/*`), or of a user or group to impersonate. An API server compares it
-    /// as a text; only for signers, it also asks for `DOMAIN/*`.
+    /// The name of an object, of a signer (`example.com/*`), or of a user or group to impersonate. An API server
+    /// compares it as a text; only for signers, it also asks for `DOMAIN/*`.
     #[schema(max_length = 253, pattern = r"^(?!\.{1,2}$)[!-~]([ -~]*[!-~])?$", examples("web"))]
     ResourceName, "name of an object", resource_name,
     "must be 1 to 253 printable ASCII characters without a space at either end, and neither '.' nor '..'"

@@ -72,7 +72,8 @@ impl utoipa::PartialSchema for SshPublicKey {
 }
 
 pattern_value! {
-    /// The fingerprint of a key: `SHA256:` and 43 characters, or MD5 as 16 pairs of hexadecimal digits with `:` between.
+    /// The fingerprint of a key: `SHA256:` and 43 characters, or MD5 as 16 pairs of hexadecimal digits with `:`
+    /// between.
     Fingerprint, "fingerprint",
     r"^(SHA256:[A-Za-z0-9+/]{43}|(MD5:)?([0-9A-Fa-f]{2}:){15}[0-9A-Fa-f]{2})$",
     example "SHA256:m17ZU7hsyzWBFKqJ1CFX9iV5aFCCCwvuDg+IdcK5NY4",

@@ -86,7 +86,8 @@ fn check_scope(endpoint: &Endpoint, principal: &Principal, place: PathIds) -> Re
     }
     if gives_access(endpoint) {
         let message = "service accounts and tokens with a scope do not change users, SSH keys, service accounts or \
-                       tokens, and get no token for kubectl: log in as a user";
+                       tokens, have nothing to do with invitations, grant no logins, and get no token for kubectl: log \
+                       in as a user";
         return Err(Refusal::forbidden(message));
     }
     if scope.is_none_or(|scope| includes(scope, endpoint, place)) {
@@ -107,12 +108,14 @@ fn is_about_itself(endpoint: &Endpoint, place: PathIds) -> bool {
     }
 }
 
-/// Returns true if a request may give a user or a program access to the cloud, a node or a kube-apiserver.
+/// Returns true if a request may give a user or a program access to the cloud, a node or a kube-apiserver. Whom an
+/// invitation gives access is shown to people only.
 fn gives_access(endpoint: &Endpoint) -> bool {
     let is_of_people = matches!(endpoint.kind, Some(Kind::User | Kind::SshKey | Kind::ServiceAccount));
     let writes = endpoint.method != Method::GET;
     let issues = matches!(endpoint.reveals, Some((Action::Issue, _)));
-    issues || (writes && (is_of_people || endpoint.may == Permission::User))
+    let invites = endpoint.kind == Some(Kind::Invitation);
+    issues || invites || (writes && (is_of_people || endpoint.may == Permission::User))
 }
 
 /// Returns true if `scope` includes the request. Credentials are only for a scope that names their kind: those of

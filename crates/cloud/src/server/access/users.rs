@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::client::ACCESS_ENDED;
 use crate::models::Kind;
 use crate::models::values::EndTime;
 use crate::server::Error;
@@ -15,17 +16,23 @@ pub(crate) fn role_of(membership: &Row) -> Option<OrgRole> {
     membership.text("role").and_then(OrgRole::of)
 }
 
-/// The end of the access of a user, a service account, a role binding, or an SSH key; `None` if it does not end.
+/// The end of the access of a user, a service account, a membership, a role binding, or an SSH key; `None` if it does
+/// not end.
 pub(crate) fn end_of(row: &Row) -> Option<EndTime> {
     row.text("expires_at").and_then(EndTime::of_field)
 }
 
-/// Checks that the access of a user has not ended.
+/// The end of the membership of `user` in a team; `None` if it does not end.
+pub(crate) fn end_in_team(team: &Row, user: &str) -> Option<EndTime> {
+    let end = team.spec.get("user_ends")?.get(user)?;
+    EndTime::of_field(end.as_str()?)
+}
+
+/// Checks that the access of a user or a service account has not ended.
 pub(crate) fn not_ended(user: &Row, now: Timestamp) -> Result<(), Refusal> {
     match end_of(user).filter(|end| end.has_passed(now)) {
         Some(end) => {
-            let message =
-                format!("your access ended at {end}: ask an admin of your organization for a later expires_at");
+            let message = format!("{ACCESS_ENDED} at {end}: ask an admin of your organization for a later expires_at");
             Err(Refusal::new(http::StatusCode::UNAUTHORIZED, message))
         }
         None => Ok(()),

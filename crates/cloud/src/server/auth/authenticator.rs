@@ -23,19 +23,29 @@ use uuid::Uuid;
 use crate::models::values::{EndTime, ServiceAccountId};
 use crate::models::{InvalidField, Kind, TokenScope, Unknown, parse};
 use crate::server::Error;
-use crate::server::access::users::{end_of, role_of};
+use crate::server::access::users::{end_of, not_ended, role_of};
 use crate::server::digest::{head, uuid};
 use crate::server::keys::hash::{ApiKey, KEY_PREFIX};
 use crate::server::keys::token::Tokens;
 use crate::server::keys::token::{AcceptedUses, Claims, TokenUse, signed_by};
 use crate::server::principal::{Authenticated, OrgRole, Principal};
-use crate::server::store::{Row, Store, StoreError};
+use crate::server::store::{Row, Store};
 
 /// The maximum number of cached identities.
 const IDENTITIES: u64 = 20_000;
 
 /// The field of a token's document with its scope.
 pub(crate) const SCOPE: &str = "scope";
+
+/// The id of the user, service account or API key for which a token was issued, and the next end of a membership of the
+/// user.
+type Issued = (Uuid, Option<EndTime>);
+
+/// The end of the access of a user or a service account, and the next end of a membership of the user.
+type Ends = [Option<EndTime>; 2];
+
+/// A user or a service account, and the scope of its token.
+type Live = (Row, Option<Arc<TokenScope>>);
 
 /// The token of a request.
 pub(crate) struct Token<'a>(&'a str);
@@ -144,18 +154,18 @@ impl Authenticator {
         credential: Credential,
     ) -> Result<Option<Arc<Authenticated>>, Error> {
         let as_of = self.store.feed().latest();
-        let (found, proof, key, claims) = match credential {
+        let (found, proof, (key, until), claims) = match credential {
             Credential::Key(key) => {
                 let found = self.by_key(&key).await?;
                 match found {
                     Some(_) => self.proven_keys.verified.insert(token.name(), ()).await,
                     None => self.proven_keys.verified.invalidate(&token.name()).await,
                 }
-                (found, key.id(), key.id(), None)
+                (found, key.id(), (key.id(), None), None)
             }
             Credential::Claims(mut claims) => {
-                let (found, key) = self.by_claims(&mut claims).await?.unzip();
-                (found, claims.id, key.unwrap_or_default(), Some(claims))
+                let (found, of_key) = self.by_claims(&mut claims).await?.unzip();
+                (found, claims.id, of_key.unwrap_or_default(), Some(claims))
             }
         };
         let Some(principal) = found else {
@@ -173,6 +183,7 @@ impl Authenticator {
             principal,
             signed_by: claims.as_ref().and_then(|_| signed_by(token.0)),
             claims,
+            until,
             as_of,
         });
         self.identities.insert(token.name(), Arc::clone(&known)).await;
@@ -210,9 +221,8 @@ impl Authenticator {
         }))
     }
 
-    /// The caller, and the id of the user, service account or API key for which the token was issued. The token of a
-    /// user or a service account expires with the owner's access at the latest.
-    async fn by_claims(&self, claims: &mut Claims) -> Result<Option<(Principal, Uuid)>, Error> {
+    /// The caller. The token of a user or a service account expires with the owner's access at the latest.
+    async fn by_claims(&self, claims: &mut Claims) -> Result<Option<(Principal, Issued)>, Error> {
         // A token is revoked by deleting its row.
         let token = match &claims.token_use {
             TokenUse::Kubernetes { .. } => None,
@@ -234,11 +244,11 @@ impl Authenticator {
                 // A token of a removed key or cluster may not yet be deleted.
                 let key = self.store.get(Kind::ApiKey, &token.parent_id).await?;
                 let exists = key.is_some() && self.store.get(Kind::Cluster, &token.cluster_id).await?.is_some();
-                return Ok(exists.then(|| (principal, uuid(&token.parent_id))));
+                return Ok(exists.then(|| (principal, (uuid(&token.parent_id), None))));
             }
             _ => None,
         };
-        let Some((principal, end)) = found else {
+        let Some((principal, [end, until])) = found else {
             return Ok(None);
         };
         if let Some(end) = end {
@@ -247,21 +257,24 @@ impl Authenticator {
         let id = match &principal {
             Principal::User { id, .. } | Principal::ServiceAccount { id, .. } | Principal::Cluster { id, .. } => *id,
         };
-        Ok(Some((principal, id)))
+        Ok(Some((principal, (id, until))))
     }
 
-    /// A user with the roles in all organizations, and the end of the user's access; `None` if there is no such user,
-    /// the access has ended, or the scope of `token` is unreadable.
-    async fn user_principal(
-        &self,
-        user: Uuid,
-        token: Option<&Row>,
-    ) -> Result<Option<(Principal, Option<EndTime>)>, StoreError> {
+    /// A user with the roles in all organizations, the end of the user's access, and the first end of a role; `None` if
+    /// there is no such user, or the scope of `token` is unreadable.
+    ///
+    /// # Errors
+    /// 401 with the end if the access has ended: only the user has a token that proves so much.
+    async fn user_principal(&self, user: Uuid, token: Option<&Row>) -> Result<Option<(Principal, Ends)>, Error> {
         let id = user.to_string();
-        let Some((_, end, scope)) = self.live(Kind::User, &id, token).await? else {
+        let Some((row, scope)) = self.live(Kind::User, &id, token).await? else {
             return Ok(None);
         };
-        let memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
+        let now = self.clock.now();
+        let has_ended = |end: Option<EndTime>| end.is_some_and(|end| end.has_passed(now));
+        let mut memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
+        memberships.retain(|row| !has_ended(end_of(row)));
+        let until = memberships.iter().filter_map(end_of).min();
         let operator = scope.is_none() && self.store.get(Kind::Operator, &id).await?.is_some();
         let membership = |row: &Row| Some((uuid(&row.organization_id), role_of(row)?));
         let memberships: BTreeMap<Uuid, OrgRole> = memberships.iter().filter_map(membership).collect();
@@ -271,19 +284,22 @@ impl Authenticator {
             operator,
             scope,
         };
-        Ok(Some((principal, end)))
+        Ok(Some((principal, [end_of(&row), until])))
     }
 
     /// A service account, and the end of its access; `None` as for a user.
+    ///
+    /// # Errors
+    /// As for a user.
     async fn service_account(
         &self,
         account: ServiceAccountId,
         token: &Row,
-    ) -> Result<Option<(Principal, Option<EndTime>)>, StoreError> {
+    ) -> Result<Option<(Principal, Ends)>, Error> {
         let live = self
             .live(Kind::ServiceAccount, &account.to_string(), Some(token))
             .await?;
-        let Some((row, end, scope)) = live else {
+        let Some((row, scope)) = live else {
             return Ok(None);
         };
         // No service account is an owner, whatever the database says.
@@ -296,26 +312,23 @@ impl Authenticator {
             role,
             scope,
         };
-        Ok(Some((principal, end)))
+        Ok(Some((principal, [end_of(&row), None])))
     }
 
-    /// The user or service account `id`, the end of its access, and the scope of its `token`; `None` if there is none
-    /// of this id, the access has ended, or the scope is unreadable: a newer version may have written it.
-    async fn live(&self, kind: Kind, id: &str, token: Option<&Row>) -> Result<Option<Live>, StoreError> {
+    /// The user or service account `id`, and the scope of its `token`; `None` if there is none of this id, or the scope
+    /// is unreadable: a newer version may have written it.
+    ///
+    /// # Errors
+    /// 401 with the end if the access has ended.
+    async fn live(&self, kind: Kind, id: &str, token: Option<&Row>) -> Result<Option<Live>, Error> {
         let Some(row) = self.store.get(kind, id).await? else {
             return Ok(None);
         };
-        let end = end_of(&row);
-        if end.is_some_and(|end| end.has_passed(self.clock.now())) {
-            return Ok(None);
-        }
+        not_ended(&row, self.clock.now())?;
         let scope = token.map(scope_of).transpose();
-        Ok(scope.ok().map(|scope| (row, end, scope.flatten())))
+        Ok(scope.ok().map(|scope| (row, scope.flatten())))
     }
 }
-
-/// A user or a service account, the end of its access, and the scope of its token.
-type Live = (Row, Option<EndTime>, Option<Arc<TokenScope>>);
 
 /// The scope of a token; `None` without a limit.
 fn scope_of(token: &Row) -> Result<Option<Arc<TokenScope>>, InvalidField> {
@@ -324,8 +337,8 @@ fn scope_of(token: &Row) -> Result<Option<Arc<TokenScope>>, InvalidField> {
 }
 
 impl Authenticated {
-    /// Returns true if a cached identity is still valid: the token has not expired, and nothing changed that may affect
-    /// identities.
+    /// Returns true if a cached identity is still valid: neither the token nor a membership has ended, and nothing
+    /// changed that may affect identities.
     pub(crate) fn is_still_valid(&self, authenticator: &Authenticator) -> bool {
         let now = authenticator.clock.now();
         let lives = self.claims.as_ref().is_none_or(|claims| now < claims.expires_at);
@@ -333,7 +346,8 @@ impl Authenticated {
         let tokens = authenticator.tokens.load();
         let key = self.signed_by.as_ref();
         let proven = key.is_none_or(|id| tokens.ring().find(id).is_some());
-        lives && proven && authenticator.store.feed().identity_holds(self.as_of, &self.depends_on)
+        let has_roles = self.until.is_none_or(|until| !until.has_passed(now));
+        lives && has_roles && proven && authenticator.store.feed().identity_holds(self.as_of, &self.depends_on)
     }
 
     /// A token for a kube-apiserver is known to others and is not valid for this API.

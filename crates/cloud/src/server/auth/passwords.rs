@@ -1,6 +1,7 @@
 //! Hashes and verifies passwords, within the limits of both.
 
 use serde_json::{Map, Value};
+use zeroize::Zeroizing;
 
 use super::guesses::Attempt;
 use crate::server::Error;
@@ -16,19 +17,37 @@ pub(crate) async fn hash_password(
     body: &mut Map<String, Value>,
     field: &str,
 ) -> Result<Option<String>, Error> {
-    let password = match body.remove(field) {
-        None => return Ok(None),
-        Some(Value::String(password)) => zeroize::Zeroizing::new(password),
-        Some(_) => return Err(Refusal::field(field, "must be a text").into()),
+    let Some(password) = take_password(body, field)? else {
+        return Ok(None);
     };
-    Password::new(&password).map_err(|error| Refusal::field(field, error))?;
     let asker = &call.caller()?.principal;
     let share = (asker.actor(), asker.organization().to_string(), true);
+    hash_for(app, share, password).await.map(Some)
+}
+
+/// Removes the password in `field` of `body`, which follows the rules.
+pub(crate) fn take_password(body: &mut Map<String, Value>, field: &str) -> Result<Option<Zeroizing<String>>, Refusal> {
+    let password = match body.remove(field) {
+        None => return Ok(None),
+        Some(Value::String(password)) => Zeroizing::new(password),
+        Some(_) => return Err(Refusal::field(field, "must be a text")),
+    };
+    Password::new(&password).map_err(|error| Refusal::field(field, error))?;
+    Ok(Some(password))
+}
+
+/// The hash of a password that follows the rules, for the caller and the organization of `share`, which also says
+/// whether the caller is proven.
+pub(crate) async fn hash_for(
+    app: &AppState,
+    share: (String, String, bool),
+    password: Zeroizing<String>,
+) -> Result<String, Error> {
     let hash = move || {
         let password = Password::new(&password).map_err(Error::internal)?;
         password.hash().map_err(Error::internal)
     };
-    app.limits.hashed(&*app.clock, share, hash).await.map(Some)
+    app.limits.hashed(&*app.clock, share, hash).await
 }
 
 /// Returns true if `password` is the one of the hash `stored`; one without a hash takes as long.
@@ -39,7 +58,7 @@ pub(crate) async fn verify(
     organization: &str,
     attempt: Attempt<'_>,
 ) -> Result<bool, Error> {
-    let password = zeroize::Zeroizing::new(password);
+    let password = Zeroizing::new(password);
     let share = (attempt.share(), organization.to_owned(), attempt.proven);
     let check = move || verify_password(&password, stored.as_deref()).map_err(Error::internal);
     let is_right = app.limits.hashed(&*app.clock, share, check).await?;

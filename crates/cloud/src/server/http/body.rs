@@ -39,8 +39,12 @@ fn too_large(most: usize) -> Refusal {
 }
 
 /// The body, if it is no larger than what the endpoint accepts.
-pub(crate) async fn read(clock: &dyn Clock, call: &Call, mut body: Body) -> Result<Bytes, Refusal> {
-    let most = call.endpoint.max_body;
+pub(crate) async fn read(clock: &dyn Clock, call: &Call, body: Body) -> Result<Bytes, Refusal> {
+    read_up_to(clock, call.endpoint.max_body, body).await
+}
+
+/// The body, if it has at most `most` bytes.
+pub(crate) async fn read_up_to(clock: &dyn Clock, most: usize, mut body: Body) -> Result<Bytes, Refusal> {
     let refused = || too_large(most);
     let began = clock.monotonic();
     let mut whole = BytesMut::new();

@@ -39,6 +39,8 @@ const UNAUTHENTICATED_BY_ADDRESS: usize = 16;
 /// The requests per second of one address for the description of the API, which is large and public. Bursts have
 /// [`TEN`] times as many.
 const DESCRIPTIONS: NonZeroU32 = NonZeroU32::MIN;
+/// The minimum time between two requests of a program that waits for a person; it is told to wait for a little longer.
+const POLL: Duration = Duration::from_secs(4);
 /// One caller has at most this part of all permits.
 const PART: usize = 4;
 /// The callers of one organization have at most this part: an admin can create any number of callers.
@@ -67,6 +69,8 @@ pub struct Limits {
     callers: DefaultKeyedRateLimiter<String>,
     unauthenticated: DefaultKeyedRateLimiter<IpAddr>,
     descriptions: DefaultKeyedRateLimiter<IpAddr>,
+    /// The requests of programs that wait for a person, by the digest of their code.
+    polls: DefaultKeyedRateLimiter<String>,
     clock: DefaultClock,
     /// The permits for the concurrent requests of known callers, and of each.
     permits: Semaphore,
@@ -111,6 +115,7 @@ impl Limits {
             callers: RateLimiter::keyed(quota(requests_a_second)),
             unauthenticated: RateLimiter::keyed(quota(requests_a_second)),
             descriptions: RateLimiter::keyed(quota(DESCRIPTIONS)),
+            polls: RateLimiter::keyed(Quota::with_period(POLL).unwrap_or(quota(NonZeroU32::MIN))),
             clock: DefaultClock::default(),
             permits: Semaphore::new(requests_at_once),
             by_caller: Keyed::new((requests_at_once / PART).max(1), CALLER_WAIT),
@@ -147,6 +152,11 @@ impl Limits {
     /// Counts a request for the description of the API.
     pub(crate) fn description(&self, client: IpAddr) -> Result<(), Refusal> {
         self.count(&self.descriptions, &client)
+    }
+
+    /// Returns true if a program that waits for a person asks sooner than it may.
+    pub(crate) fn polls_too_soon(&self, digest: &str) -> bool {
+        self.count(&self.polls, &digest.to_owned()).is_err()
     }
 
     /// Counts a request for which no caller has to be known, and waits until its address has few enough others in

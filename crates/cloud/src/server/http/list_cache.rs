@@ -48,7 +48,8 @@ impl ListCache {
         self.cached.get(key).await.filter(|answer| answer.holds(feed))
     }
 
-    /// Computes the response for `key` once for all requests that arrive meanwhile, and caches it as `cached_part` says.
+    /// Computes the response for `key` once for all requests that arrive meanwhile, and caches it as `cached_part`
+    /// says.
     pub(crate) async fn get_or_compute<F>(
         &self,
         feed: &Feed,

@@ -1,13 +1,16 @@
 //! The bodies that only this server has, for their schemas.
 #![expect(dead_code, reason = "the types here stand for their schemas alone")]
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use utoipa::openapi::{OneOfBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::models::schema::EndTime;
 use crate::models::values::{
     ClusterId, Description, DisplayName, Email, HttpUrl, OrganizationId, Phone, RoleId, RuleId, ServiceAccountId,
-    UnixMillis, UserId,
+    TeamId, UnixMillis, UserId,
 };
 use crate::models::{Body, Login, OpenObject, OrgRole, RuleSpec, Secret, TokenScope, UpgradeProgress, User, UserSpec};
 
@@ -33,6 +36,8 @@ pub(in crate::server) struct MemberSpec {
     /// By default `member`.
     #[schema(nullable = false)]
     role: Option<OrgRole>,
+    /// The end of the membership. If absent, the membership does not end.
+    role_expires_at: Option<EndTime>,
     /// Without a password, the user cannot log in.
     #[schema(nullable = false, write_only)]
     password: Option<Password>,
@@ -44,12 +49,22 @@ struct Member {
     #[serde(flatten)]
     user: User,
     role: OrgRole,
+    /// From this second on, the user is no member of the organization. If absent, the membership does not end. A
+    /// cluster receives the earlier one of both ends as `expires_at`.
+    #[schema(nullable = false)]
+    role_expires_at: Option<EndTime>,
+    /// True in the home of the user, whose admins can change the user. Clusters do not receive it.
+    #[schema(nullable = false)]
+    home: Option<bool>,
 }
 
 /// The user's new role in the organization.
 #[derive(ToSchema)]
 pub(in crate::server) struct RoleChange {
     role: OrgRole,
+    /// The end of the membership, from which on it counts for nothing; `null` for none. If absent, it stays as it is.
+    /// One owner always has none.
+    expires_at: Option<EndTime>,
 }
 
 /// The user's role in the organization.
@@ -57,6 +72,73 @@ pub(in crate::server) struct RoleChange {
 pub(in crate::server) struct Membership {
     user_id: UserId,
     role: OrgRole,
+    #[schema(nullable = false)]
+    expires_at: Option<EndTime>,
+}
+
+/// The settings of an invitation.
+#[derive(ToSchema)]
+pub(in crate::server) struct InvitationSpec {
+    /// The address with which the person logs in.
+    email: Email,
+    role: OrgRole,
+    /// The teams of the new member.
+    team_ids: Option<BTreeSet<TeamId>>,
+    /// The end of the membership.
+    role_expires_at: Option<EndTime>,
+    /// The end of the link, within 30 days; after 7 days by default.
+    expires_at: Option<EndTime>,
+}
+
+/// An invitation that nobody has accepted.
+#[derive(ToSchema)]
+pub(in crate::server) struct Invitation {
+    #[schema(format = "uuid")]
+    id: String,
+    email: Email,
+    role: OrgRole,
+    team_ids: Vec<TeamId>,
+    #[schema(nullable = false)]
+    role_expires_at: Option<EndTime>,
+    /// From this second on, the link does not work.
+    expires_at: EndTime,
+    created_at: UnixMillis,
+    /// The author. The link works while the author may invite with this role.
+    owner_id: UserId,
+}
+
+/// An invitation with its link, which is shown only once.
+#[derive(ToSchema)]
+pub(in crate::server) struct CreatedInvitation {
+    #[serde(flatten)]
+    invitation: Invitation,
+    /// The parameter `secret` of its query accepts the invitation.
+    link: Secret,
+}
+
+/// The secret of an invitation, which works once, and the account to create.
+#[derive(ToSchema)]
+pub(in crate::server) struct InvitationAcceptance {
+    #[schema(write_only)]
+    secret: Secret,
+    name: DisplayName,
+    #[schema(write_only)]
+    password: Password,
+}
+
+/// The secret of an invitation, which works once.
+#[derive(ToSchema)]
+pub(in crate::server) struct InvitationSecret {
+    #[schema(write_only)]
+    secret: Secret,
+}
+
+/// The new membership.
+#[derive(ToSchema)]
+pub(in crate::server) struct AcceptedInvitation {
+    organization_id: OrganizationId,
+    user_id: UserId,
+    email: Email,
 }
 
 /// A user who administers all organizations.
@@ -108,7 +190,8 @@ pub(in crate::server) struct NewPassword {
     end_tokens: Option<bool>,
 }
 
-/// The credentials of a login: e-mail and password for `password`, an API key for `api_key`.
+/// The credentials of a login: e-mail and password for `password`, an API key for `api_key`, a code that a person
+/// granted for `browser` and `device`.
 pub(in crate::server) struct LoginRequest;
 
 impl ToSchema for LoginRequest {}
@@ -116,6 +199,7 @@ impl ToSchema for LoginRequest {}
 impl PartialSchema for LoginRequest {
     fn schema() -> RefOr<Schema> {
         let one = OneOfBuilder::new().item(Login::schema()).item(ApiKeyLogin::schema());
+        let one = one.item(BrowserLogin::schema()).item(DeviceCodeLogin::schema());
         Schema::OneOf(one.build()).into()
     }
 }
@@ -132,6 +216,92 @@ pub(in crate::server) struct Token {
 struct ApiKeyLogin {
     #[schema(inline, write_only)]
     api_key: Secret,
+}
+
+/// The code that came to the program with the browser.
+#[derive(ToSchema)]
+struct BrowserLogin {
+    #[schema(inline, write_only)]
+    code: Secret,
+    /// The text whose SHA-256 is the `code_challenge`.
+    #[schema(inline, write_only)]
+    code_verifier: Secret,
+    redirect_uri: String,
+}
+
+/// The code of a program that waits. Until a person has decided, the response is 400, whose message begins with
+/// `authorization_pending:`, `slow_down:`, `access_denied:` or `expired_token:` (RFC 8628, 3.5).
+#[derive(ToSchema)]
+struct DeviceCodeLogin {
+    #[schema(inline, write_only)]
+    device_code: Secret,
+}
+
+/// A program that is to be logged in.
+#[derive(ToSchema)]
+pub(in crate::server) struct Program {
+    /// Its name, which the person sees: at most 64 characters.
+    name: DisplayName,
+}
+
+/// The codes of a login that waits for a person.
+#[derive(ToSchema)]
+pub(in crate::server) struct DeviceLogin {
+    /// The code with which the program asks for its token.
+    device_code: Secret,
+    /// The code that the person types.
+    #[schema(examples("WDJB-MJHT"))]
+    user_code: String,
+    /// The page for the code.
+    verification_uri: String,
+    /// The page, with the code filled in.
+    verification_uri_complete: String,
+    /// Seconds.
+    expires_in: u32,
+    /// The minimum number of seconds between two requests for the token.
+    interval: u32,
+}
+
+/// A login that you grant to a program.
+#[derive(ToSchema)]
+pub(in crate::server) struct LoginGrantRequest {
+    /// The name of the program: at most 64 characters.
+    name: DisplayName,
+    /// The address of the program: `http://127.0.0.1:PORT/` or `http://[::1]:PORT/`.
+    #[schema(examples("http://127.0.0.1:49152/"))]
+    redirect_uri: String,
+    /// The SHA-256 of a verifier that only the program has (RFC 7636, S256).
+    #[schema(
+        min_length = 43,
+        max_length = 43,
+        examples("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
+    )]
+    code_challenge: String,
+}
+
+/// The code for the program, which is valid once and for a minute.
+#[derive(ToSchema)]
+pub(in crate::server) struct GrantedLogin {
+    code: Secret,
+}
+
+/// Your decision about a program that shows a code.
+#[derive(ToSchema)]
+pub(in crate::server) struct DeviceDecision {
+    #[schema(examples("WDJB-MJHT"))]
+    user_code: String,
+    /// Without it, nothing is decided.
+    #[schema(nullable = false)]
+    approved: Option<bool>,
+}
+
+/// A program that waits for your decision.
+#[derive(ToSchema)]
+pub(in crate::server) struct WaitingProgram {
+    /// Its name, as it says.
+    name: DisplayName,
+    /// The address from which it asked.
+    address: String,
 }
 
 /// The settings of a token.
@@ -274,7 +444,8 @@ pub(in crate::server) struct AuditRow {
     kind: String,
     object_id: String,
     /// `create`, `update`, `delete`; `failed-login`, `read` (of credentials) or `issue` (a token for a kube-apiserver),
-    /// counted by the hour; or `forget`, for rows that were deleted because the log exceeded its limit.
+    /// counted by the hour; `recover`, by which a user became an operator on the server's machine; or `forget`, for rows
+    /// that were deleted because the log exceeded its limit.
     #[schema(examples("update"))]
     action: String,
     /// `user:ID`, `service_account:ID`, `cluster:ID` or `system`; empty if nobody logged in.

@@ -43,6 +43,11 @@ impl Served {
         Self::new(body.into_bytes(), "text/html; charset=utf-8", &policy)
     }
 
+    /// A file of the pages.
+    pub(crate) fn asset(body: &'static str, media_type: &'static str) -> Self {
+        Self::new(body.into(), media_type, "default-src 'none'; frame-ancestors 'none'")
+    }
+
     fn new(body: Vec<u8>, media_type: &'static str, policy: &str) -> Self {
         // Base64 and our own words are always valid in a header.
         let value =

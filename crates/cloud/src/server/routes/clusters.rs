@@ -4,18 +4,19 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 
 use super::lists::{all, complete};
 use super::prelude::*;
 use super::references::MAX_TEAMS;
-use crate::models::values::{ClusterId, TeamId, UserId};
+use crate::models::values::{ClusterId, EndTime, TeamId, UserId};
 use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
 use crate::server::access::resource_path::cluster;
-use crate::server::access::users::{end_of, is_read_only};
+use crate::server::access::users::{end_in_team, end_of, is_read_only};
 use crate::server::http::response::json;
 use crate::server::http::response_budget::Items;
 use crate::server::keys::token::{Claims, TokenUse};
-use crate::server::store::recorded;
+use crate::server::store::{membership_id, recorded};
 
 /// A short-lived token that identifies the user and the user's teams to one cluster's kube-apiserver. The
 /// kube-apiserver is not notified of a revocation: a removed user gets no further token, and this one expires soon.
@@ -23,9 +24,12 @@ pub(super) async fn token(app: &AppState, call: &Call) -> Result<Response, Error
     let resource = ResourcePath::of(call)?;
     let user = call.user()?;
     cluster(&mut &app.store, &resource).await?;
-    let teams = app.store.using(Kind::Team, Kind::User, &user.to_string()).await?;
-    let is_own = |team: &&Row| team.organization_id == resource.organization;
-    let teams: Vec<_> = teams.iter().filter(is_own).collect();
+    let (id, now) = (user.to_string(), app.clock.now());
+    let mut teams = app.store.using(Kind::Team, Kind::User, &id).await?;
+    teams.retain(|team| {
+        let has_ended = end_in_team(team, &id).is_some_and(|end| end.has_passed(now));
+        team.organization_id == resource.organization && !has_ended
+    });
     if i64::try_from(teams.len()).is_ok_and(|teams| teams > MAX_TEAMS) {
         let message = format!(
             "you are in {} teams, and a token can name {MAX_TEAMS}: ask an admin to remove you from some of them",
@@ -38,12 +42,19 @@ pub(super) async fn token(app: &AppState, call: &Call) -> Result<Response, Error
         cluster: ClusterId(uuid(&resource.cluster)),
         teams: teams.iter().map(|team| TeamId(uuid(&team.id))).collect(),
     };
-    let mut claims = Claims::new(token_use, app.clock.now(), app.parts.lives.kubernetes);
-    // The kube-apiserver refuses it from the end of the user's access on, also while the cloud is away.
-    let row = app.store.get(Kind::User, &user.to_string()).await?;
-    if let Some(end) = end_of(&row.ok_or_else(Refusal::unauthenticated)?) {
-        claims.expires_at = claims.expires_at.min(end.get());
-    }
+    let mut claims = Claims::new(token_use, now, app.parts.lives.kubernetes);
+    // The kube-apiserver refuses it from the first end on, also while the cloud is away: of the user's access, of the
+    // membership in the organization, or of one in a team that it names.
+    let row = app.store.get(Kind::User, &id).await?;
+    let membership = membership_id(&resource.organization, &id);
+    let membership = app.store.get(Kind::Membership, &membership).await?;
+    let of_rows = [
+        end_of(&row.ok_or_else(Refusal::unauthenticated)?),
+        end_of(&membership.ok_or_else(Refusal::not_found)?),
+    ];
+    let ends = teams.iter().map(|team| end_in_team(team, &id)).chain(of_rows);
+    let ends = ends.flatten().map(EndTime::get);
+    claims.expires_at = ends.fold(claims.expires_at, Timestamp::min);
     let token = app.sign(&claims)?;
     let body = json!({ "token": token, "expires_at": claims.expires_at.to_string() });
     Ok(Reply::ok(&body).into_response())

@@ -1,5 +1,7 @@
-//! Logging in, with a password or as a cluster with its key, and the rows by which a token can be revoked.
+//! Logging in: with a password, with what a person granted, or as a cluster with its key; and the rows by which a token
+//! can be revoked.
 
+use super::login_grants;
 use super::observed::failed_login;
 use super::prelude::*;
 use crate::models::values::{ClusterId, UserId};
@@ -19,8 +21,10 @@ pub(super) async fn log_in(app: &AppState, call: &Call) -> Result<Response, Erro
         // `email` is what the command line of the original service says.
         "password" | "email" => with_password(app, call).await,
         "api_key" => with_key(app, call).await,
+        "browser" => login_grants::with_browser(app, call).await,
+        "device" => login_grants::with_device(app, call).await,
         _ => {
-            let message = "unknown login method; use password, email or api_key";
+            let message = "unknown login method; use password, email, browser, device or api_key";
             Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
         }
     }
@@ -74,9 +78,10 @@ async fn logged_in(
         let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
         let parent = parent.ok_or_else(Refusal::unauthenticated)?;
         if parent.kind == Kind::User {
-            not_ended(&parent, transaction.now())?;
-            transaction.make_room_for_login(&parent.id).await?;
-        } else if let Some((expires_at, id)) = transaction.live_tokens(&parent.id).await?.last
+            add_login(transaction, &new, &parent, LOGIN).await?;
+            return Ok(None);
+        }
+        if let Some((expires_at, id)) = transaction.live_tokens(&parent.id).await?.last
             && expires_at.duration_since(new.issued_at) * 2 >= new.expires_at.duration_since(new.issued_at)
         {
             let id = crate::server::digest::uuid(&id);
@@ -114,6 +119,19 @@ async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
     let row = app.store.get(Kind::ApiKey, &key.id().to_string()).await?;
     let row = row.ok_or_else(Refusal::unauthenticated)?;
     logged_in(app, call, principal.actor(), claims, row, Kind::ApiKey).await
+}
+
+/// Adds the row of a login of `user`, whose access must not have ended.
+pub(super) async fn add_login(
+    transaction: &mut Transaction,
+    claims: &Claims,
+    user: &Row,
+    name: &str,
+) -> Result<(), Error> {
+    not_ended(user, transaction.now())?;
+    transaction.make_room_for_login(&user.id).await?;
+    add_token(transaction, claims, user, json!({ "name": name, LOGIN: true })).await?;
+    Ok(())
 }
 
 /// Adds the row of a token with the fields `spec`, below the user, service account or key that it was issued for.

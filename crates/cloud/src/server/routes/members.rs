@@ -7,20 +7,26 @@ use std::collections::HashMap;
 
 use super::lists::{Page, cached};
 use super::prelude::*;
-use super::references::{parse_update, refuse_past_end, resolve_references};
+use super::references::{parse_update, refuse_past, refuse_past_end, take_end};
 use super::representation::all_shown;
-use super::users::{delete_user, join, join_existing, parse_end_tokens, remove_member, replace_password, rewrite};
+use super::users::{
+    change_role, create_user, delete_user, join_existing, parse_end_tokens, remove_member, replace_password, rewrite,
+};
 use crate::models::Document;
 use crate::server::access::organizations::unlocked;
 use crate::server::access::resource_path::cluster;
 use crate::server::access::users::{
-    at_home, is_read_only, may_act_for, may_end, never_ends, not_the_last_owner, only_owners_make_owners, role_of,
+    at_home, end_of, is_read_only, may_act_for, may_end, never_ends, not_the_last_owner, only_owners_make_owners,
+    role_of,
 };
 use crate::server::auth::passwords::hash_password;
 use crate::server::http::call::refuse_others;
 use crate::server::http::list_cache::{CacheScope, CachedList};
 use crate::server::http::response_budget::Held;
-use crate::server::store::{Scope, SecretColumn, membership_id};
+use crate::server::store::{Scope, membership_id};
+
+/// The field of a member with the end of the membership.
+const ROLE_END: &str = "role_expires_at";
 
 /// A member of an organization.
 struct Member {
@@ -30,7 +36,8 @@ struct Member {
 }
 
 impl Member {
-    /// The representation of a member. A cluster does not receive the keys of read-only users.
+    /// The representation of a member. A cluster does not receive the keys of read-only users, and the earlier one of
+    /// two ends is that of the user, which it enforces.
     fn shown(&self, app: &AppState, to: &Principal) -> Result<Map<String, Value>, Error> {
         let mut item = shown(app, &self.user, false)?;
         item.remove("phone");
@@ -40,6 +47,15 @@ impl Member {
         let keys = all_shown(app, self.keys.iter().filter(|_| !hidden), false)?;
         item.insert("role".to_owned(), role);
         item.insert("ssh_keys".to_owned(), json!(keys));
+        let end = end_of(&self.membership);
+        if matches!(to, Principal::Cluster { .. }) {
+            let ends = [end_of(&self.user), end].into_iter().flatten();
+            item.extend(ends.min().map(|end| ("expires_at".to_owned(), json!(end))));
+        } else {
+            let is_home = self.user.organization_id == self.membership.organization_id;
+            item.insert("home".to_owned(), Value::Bool(is_home));
+            item.extend(end.map(|end| (ROLE_END.to_owned(), json!(end))));
+        }
         Ok(item)
     }
 
@@ -139,7 +155,7 @@ pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> 
 }
 
 /// The role in `body`.
-fn parse_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
+pub(super) fn parse_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal> {
     let Some(sent) = body.remove("role") else {
         return Ok(None);
     };
@@ -152,6 +168,7 @@ fn parse_role(body: &mut Map<String, Value>) -> Result<Option<OrgRole>, Refusal>
 pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let role = parse_role(&mut body)?.unwrap_or(OrgRole::Member);
+    let end = take_end(&mut body, ROLE_END)?;
     let password = hash_password(app, call, &mut body, "password").await?;
     let document = Kind::User.read_value(&Value::Object(body))?;
     let organization = call.key("organization_id")?;
@@ -161,26 +178,18 @@ pub(super) async fn create(app: &AppState, call: &Call) -> Result<Response, Erro
     create_idempotent(app, call, async move |transaction| {
         unlocked(transaction, &organization).await?;
         refuse_past_end(&document, None, transaction.now())?;
-        let references = resolve_references(transaction, Kind::User, &organization, &organization, &document).await?;
+        refuse_past(ROLE_END, end.as_ref(), None, transaction.now())?;
         let id = Uuid::new_v4().to_string();
-        let row = |kind, parent: &str, spec, secret| Row {
-            organization_id: organization.clone(),
-            parent_id: parent.to_owned(),
-            owner_id: owner.clone(),
-            spec,
-            secret: SecretColumn(secret),
-            ..Row::new(kind, &id)
-        };
-        let user = row(Kind::User, &organization, document.spec, String::new());
-        if role == OrgRole::Owner {
-            never_ends(&user)?;
-        }
-        let user = transaction.insert(user, &references).await?;
-        if let Some(hash) = password {
-            let password = row(Kind::Password, &id, Map::new(), hash);
-            transaction.insert(password, &References::default()).await?;
-        }
-        let membership = join(transaction, &organization, &id, role, &owner).await?;
+        let role = (role, end.as_ref());
+        let (user, membership) = create_user(
+            transaction,
+            (id.as_str(), owner.as_str()),
+            &organization,
+            document,
+            password,
+            role,
+        )
+        .await?;
         let member = Member {
             membership,
             user,
@@ -232,10 +241,12 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         } else {
             may_act_for(transaction, &asker, &organization, &id).await?;
         }
-        if let Some(role) = body.remove("role")
-            && seen.get("role") != Some(&role)
-        {
-            return Err(Refusal::field("role", "is changed with PUT …/role; omit it").into());
+        for field in ["role", ROLE_END, "home"] {
+            if let Some(value) = body.remove(field)
+                && *seen.get(field).unwrap_or(&Value::Null) != value
+            {
+                return Err(Refusal::field(field, "is changed with PUT …/role, if at all; omit it").into());
+            }
         }
         // The telephone number is not in `seen`: only the user can change it.
         let mut public = member.user.clone();
@@ -252,6 +263,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
 pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let role = parse_role(&mut body)?.ok_or_else(|| Refusal::field("role", "is missing"))?;
+    let end = take_end(&mut body, "expires_at")?;
     refuse_others(&body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let (asker, owner) = (call.caller()?.principal.clone(), call.owner());
@@ -262,18 +274,7 @@ pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Er
             .get(Kind::Membership, &membership_id(&organization, &id))
             .await?;
         let row = if let Some(row) = membership {
-            if role == OrgRole::Owner {
-                never_ends(&transaction.existing(Kind::User, &id).await?)?;
-            }
-            if role_of(&row) == Some(OrgRole::Owner) && role != OrgRole::Owner {
-                only_owners_make_owners(&asker, &organization, OrgRole::Owner)?;
-                not_the_last_owner(transaction, &organization, &id).await?;
-            }
-            let mut spec = row.spec.clone();
-            spec.insert("role".to_owned(), Value::from(role.word()));
-            transaction
-                .update(&row, spec, String::new(), &References::to(Kind::User, &id))
-                .await?
+            change_role(transaction, &asker, &row, role, end).await?
         } else {
             let operator = matches!(asker, Principal::User { operator: true, .. });
             let known = transaction.get(Kind::User, &id).await?;
@@ -282,7 +283,8 @@ pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Er
             if role == OrgRole::Owner {
                 never_ends(&known)?;
             }
-            join_existing(transaction, &organization, &id, role, &owner).await?
+            refuse_past("expires_at", end.as_ref(), None, transaction.now())?;
+            join_existing(transaction, &organization, &id, (role, end.as_ref()), &owner).await?
         };
         Ok(Reply::ok(&row.spec))
     })

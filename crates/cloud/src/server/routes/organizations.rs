@@ -30,7 +30,7 @@ pub(super) async fn create_organization(app: &AppState, call: &Call) -> Result<R
     let (owner, state) = (call.owner(), app.clone());
     create_idempotent(app, call, async move |transaction| {
         let row = new_organization(transaction, document.spec, &owner).await?;
-        join(transaction, &row.id, &owner, OrgRole::Owner, &owner).await?;
+        join(transaction, &row.id, &owner, (OrgRole::Owner, None), &owner).await?;
         let path = format!("/v3/organizations/{}", row.id);
         Ok(Reply::made(path, &shown(&state, &row, false)?))
     })

@@ -60,8 +60,8 @@ pub(super) async fn resolve_references(
     })
 }
 
-/// Checks that no user whom the team `document` adds is then in more than [`MAX_TEAMS`] of the organization. What is no
-/// team is not checked.
+/// Checks that no user whom the team `document` adds is then in more than [`MAX_TEAMS`] of the organization, and that
+/// the team has an end for its users only. What is no team is not checked.
 pub(super) async fn bound_teams(
     transaction: &mut Transaction,
     organization: &str,
@@ -71,6 +71,11 @@ pub(super) async fn bound_teams(
     let Some(team) = document.typed::<TeamSpec>() else {
         return Ok(());
     };
+    let users: HashSet<_> = team.user_ids.iter().collect();
+    if let Some(user) = team.user_ends.keys().find(|user| !users.contains(user)) {
+        let reason = "is the end of a user who is not in user_ids: add the user, or omit the end";
+        return Err(Refusal::field(format!("user_ends.{user}"), reason).into());
+    }
     let had = before.and_then(|row| stored::<TeamSpec>(&row.spec).ok());
     let had = had.map(|team| team.user_ids).unwrap_or_default();
     let had: HashSet<_> = had.into_iter().collect();
@@ -93,20 +98,76 @@ pub(super) async fn bound_teams(
     Ok(())
 }
 
-/// Checks that an end of access which `document` sets is not over yet: in the past it is a typing error more often than
-/// a wish. An end that stays as it was `before` may be over.
+/// Checks that no end of access which `document` sets is over yet: in the past it is a typing error more often than a
+/// wish. An end that stays as it was `before` may be over.
 pub(super) fn refuse_past_end(document: &Document, before: Option<&Row>, now: Timestamp) -> Result<(), Refusal> {
-    let set = document.spec.get("expires_at").and_then(Value::as_str);
-    let is_same = before.and_then(|row| row.text("expires_at")) == set;
-    let past = set.and_then(EndTime::of_field).filter(|end| end.has_passed(now));
-    past.filter(|_| !is_same).map_or(Ok(()), |end| {
+    let before = before.map(|row| &row.spec);
+    let end = |spec: &Map<String, Value>| spec.get("expires_at").cloned();
+    refuse_past(
+        "expires_at",
+        end(&document.spec).as_ref(),
+        before.and_then(end).as_ref(),
+        now,
+    )?;
+    let ends = document.spec.get("user_ends").and_then(Value::as_object);
+    for (user, end) in ends.into_iter().flatten() {
+        let had = before.and_then(|spec| spec.get("user_ends")?.get(user));
+        refuse_past(&format!("user_ends.{user}"), Some(end), had, now)?;
+    }
+    Ok(())
+}
+
+/// Checks that the end `set` in `field` is not over yet, unless it is the one of `before`.
+pub(super) fn refuse_past(
+    field: &str,
+    set: Option<&Value>,
+    before: Option<&Value>,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let end = set.filter(|_| set != before).and_then(Value::as_str);
+    let past = end.and_then(EndTime::of_field).filter(|end| end.has_passed(now));
+    past.map_or(Ok(()), |end| {
         let now = now.strftime("%Y-%m-%dT%H:%M:%SZ");
         let reason = format!(
             "is {end}, but must be in the future (it is {now} here): set a later time, omit it for access without an end, \
              or delete the object to end the access now"
         );
-        Err(Refusal::field("expires_at", reason))
+        Err(Refusal::field(field, reason))
     })
+}
+
+/// Removes the end in `field` of `body`: a time, or `null` for none; `None` if the field is absent.
+pub(super) fn take_end(body: &mut Map<String, Value>, field: &str) -> Result<Option<Value>, Refusal> {
+    let end = body.remove(field);
+    match &end {
+        None | Some(Value::Null) => {}
+        Some(Value::String(text)) => {
+            let parsed: Result<EndTime, _> = text.parse();
+            parsed.map_err(|error| Refusal::field(field, error))?;
+        }
+        Some(_) => return Err(Refusal::field(field, "must be a time in UTC, or null")),
+    }
+    Ok(end)
+}
+
+/// Keeps the ends of memberships in a team, unless the body has the field (`is_set`): a client that does not know it
+/// prolongs nothing. The end of a user who leaves goes.
+fn keep_ends(whole: &mut Value, before: &Map<String, Value>, is_set: bool) {
+    let Some(had) = before.get("user_ends").and_then(Value::as_object) else {
+        return;
+    };
+    if !is_set {
+        whole["user_ends"] = Value::Object(had.clone());
+    }
+    let users = whole.get("user_ids").and_then(Value::as_array);
+    let users = users.cloned().unwrap_or_default();
+    let stays = |user: &str| {
+        let mut ids = users.iter().filter_map(Value::as_str);
+        ids.any(|id| id.eq_ignore_ascii_case(user))
+    };
+    if let Some(ends) = whole.get_mut("user_ends").and_then(Value::as_object_mut) {
+        ends.retain(|user, _| stays(user) || !had.contains_key(user));
+    }
 }
 
 /// The spec in the body for an existing object, with or without the fields that the server sets, which must be
@@ -140,7 +201,8 @@ pub(super) fn parse_update(
     {
         body.insert("credentials".to_owned(), credentials);
     }
-    let whole = if patch {
+    let sets_ends = body.contains_key("user_ends");
+    let mut whole = if patch {
         let mut whole = before.kind.current(before.spec.clone());
         if let Some(credentials) = app.credentials(before)? {
             whole.insert("credentials".to_owned(), credentials);
@@ -151,6 +213,9 @@ pub(super) fn parse_update(
     } else {
         Value::Object(body)
     };
+    if before.kind == Kind::Team {
+        keep_ends(&mut whole, &before.spec, sets_ends);
+    }
     // What was stored before a rule about secrets existed does not prevent other changes.
     if before.kind == Kind::Plugin && whole.get(CONFIGURATION) == before.spec.get(CONFIGURATION) {
         let mut others = whole.clone();

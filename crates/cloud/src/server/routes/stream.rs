@@ -18,12 +18,13 @@ use zeroize::Zeroizing;
 
 use super::prelude::*;
 use crate::models::HEARTBEAT_HEADER;
+use crate::models::values::EndTime;
 use crate::server::access::permission::allow;
 use crate::server::http::call::PathIds;
 use crate::server::http::endpoint::Endpoint;
 use crate::server::http::headers::LAST_EVENT_ID;
 use crate::server::http::response::set;
-use crate::server::keys::token::{AcceptedUses, Claims};
+use crate::server::keys::token::AcceptedUses;
 use crate::server::principal::Authenticated;
 
 /// The interval of comments, by which both sides detect a dead connection, in seconds. A client is told of it in the
@@ -153,9 +154,14 @@ impl Listener {
 
     /// The time until the permission is checked again without a change that concerns this cluster.
     fn look_again(&self) -> Duration {
-        let left = |claims: &Claims| claims.expires_at.duration_since(self.app.clock.now()).unsigned_abs();
-        let left = self.caller.claims.as_ref().map_or(RECOGNISE, left);
-        left.min(RECOGNISE)
+        let now = self.app.clock.now();
+        let expiry = self.caller.claims.as_ref().map(|claims| claims.expires_at);
+        let ends = [expiry, self.caller.until.map(EndTime::get)];
+        let left = ends
+            .into_iter()
+            .flatten()
+            .map(|end| end.duration_since(now).unsigned_abs());
+        left.min().map_or(RECOGNISE, |left| left.min(RECOGNISE))
     }
 
     /// Checks the permission again when the token has expired, or a change may affect identities.

@@ -8,8 +8,8 @@ use super::route::{
     SCRIPT, created, entry, json, list, one, organization, patch, to,
 };
 use super::{
-    accounts, api_keys, catalogue, clusters, collection, documents, lists, login, members, operators, organizations,
-    rules, script_templates, scripts, stream, tokens,
+    accounts, api_keys, catalogue, clusters, collection, documents, invitations, lists, login, login_grants, members,
+    operators, organizations, rules, script_templates, scripts, stream, tokens,
 };
 use crate::models::{
     Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
@@ -19,10 +19,11 @@ use crate::models::{
 use crate::server::http::endpoint::{Input, Output, Permission};
 use crate::server::keys::token::AcceptedUses;
 use crate::server::openapi::bodies::{
-    AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey,
-    CreatedServiceAccountToken, CreatedToken, Deletion, Lock, LoginRequest, MemberSpec, Membership, NewPassword,
-    Operator, PasswordChange, RoleChange, RuleOfRole, ScriptTemplate, ServiceAccountToken, Token, TokenInfo, TokenSpec,
-    UpgradeReport, user_body,
+    AcceptedInvitation, AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey,
+    CreatedInvitation, CreatedServiceAccountToken, CreatedToken, Deletion, DeviceDecision, DeviceLogin, GrantedLogin,
+    Invitation, InvitationAcceptance, InvitationSecret, InvitationSpec, Lock, LoginGrantRequest, LoginRequest,
+    MemberSpec, Membership, NewPassword, Operator, PasswordChange, Program, RoleChange, RuleOfRole, ScriptTemplate,
+    ServiceAccountToken, Token, TokenInfo, TokenSpec, UpgradeReport, WaitingProgram, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;
@@ -31,7 +32,8 @@ use crate::server::store::Action;
 pub(super) fn accounts() -> Vec<Route> {
     let t = "Account";
     vec![
-        entry(Method::POST, "/v3/login/{method}", t, Permission::Anyone, to!(login::log_in), json::<LoginRequest>(), one::<Token>(), "Log in with `password` (or `email`, which is the same), or, as a cluster, with `api_key`").refusing(StatusCode::UNAUTHORIZED),
+        entry(Method::POST, "/v3/login/{method}", t, Permission::Anyone, to!(login::log_in), json::<LoginRequest>(), one::<Token>(), "Log in with `password` (or `email`, which is the same), with what a person granted (`browser`, `device`), or, as a cluster, with `api_key`").refusing(StatusCode::UNAUTHORIZED),
+        entry(Method::POST, "/v3/login/device/authorization", t, Permission::Anyone, to!(login_grants::begin_device), json::<Program>(), one::<DeviceLogin>(), "Begin the login of a program that shows a code to a person (RFC 8628)"),
         entry(Method::GET, "/v3/authenticate", t, Permission::Known, to!(accounts::authenticate), Input::Nothing, one::<Authenticated>(), "Show the identity that a token belongs to").with(&[]).accepting(AcceptedUses::Any),
         entry(Method::GET, "/v3/account", t, Permission::User, to!(accounts::get), Input::Nothing, one::<Account>(), "Get your own account"),
         entry(Method::PUT, "/v3/account", t, Permission::User, to!(accounts::change), json::<AccountSpec>(), one::<Account>(), "Replace your own account").with(IF_MATCH),
@@ -43,10 +45,14 @@ pub(super) fn accounts() -> Vec<Route> {
         entry(Method::GET, "/v3/account/tokens", t, Permission::User, to!(tokens::list), Input::Nothing, list::<TokenInfo>(), "List your own tokens"),
         entry(Method::POST, "/v3/account/tokens", t, Permission::User, to!(tokens::create, None), json::<TokenSpec>(), created::<CreatedToken>(), "Create a token; it is shown only once").shown_once(),
         entry(Method::DELETE, "/v3/account/tokens/{id}", t, Permission::User, to!(tokens::revoke), Input::Nothing, Output::Nothing, "Revoke a token; `current` is the one of the request"),
+        entry(Method::POST, "/v3/account/login-grants", t, Permission::User, to!(login_grants::grant), json::<LoginGrantRequest>(), one::<GrantedLogin>(), "Grant your login to a program on your machine (RFC 8252); needs a login of the last ten minutes"),
+        entry(Method::PUT, "/v3/account/login-grants/device", t, Permission::User, to!(login_grants::decide_device), json::<DeviceDecision>(), one::<WaitingProgram>(), "Show the program that shows a code, or grant it your login, which needs a login of the last ten minutes"),
         entry(Method::GET, "/v3/account/access_tokens", t, Permission::User, to!(tokens::list), Input::Nothing, list::<TokenInfo>(), "List your own tokens, as clients of the original service do"),
         entry(Method::POST, "/v3/account/access_tokens", t, Permission::User, to!(tokens::create, Some(tokens::LONGEST)), json::<AccessTokenSpec>(), created::<CreatedToken>(), "Create a token that is valid for a year by default; it is shown only once").shown_once(),
         entry(Method::GET, "/v3/account/access_tokens/{id}", t, Permission::User, to!(tokens::get), Input::Nothing, one::<TokenInfo>(), "Get one of your own tokens, without its text"),
         entry(Method::DELETE, "/v3/account/access_tokens/{id}", t, Permission::User, to!(tokens::revoke), Input::Nothing, Output::Nothing, "Revoke one of your own tokens"),
+        entry(Method::POST, "/v3/account/invitations", t, Permission::User, to!(invitations::accept_with_account), json::<InvitationSecret>(), one::<AcceptedInvitation>(), "Accept an invitation with your own account, which has the e-mail address of the invitation"),
+        entry(Method::POST, "/v3/invitations/accept", t, Permission::Anyone, to!(invitations::accept), json::<InvitationAcceptance>(), one::<AcceptedInvitation>(), "Accept an invitation as a new user, who logs in with the e-mail address of the invitation").refusing(StatusCode::FORBIDDEN),
     ]
 }
 
@@ -55,6 +61,7 @@ pub(super) fn organizations() -> Vec<Route> {
     let (t, u) = ("Organizations", "Users");
     let users = format!("{ORGANIZATION}/users");
     let user = format!("{users}/{{user_id}}");
+    let invitations = format!("{ORGANIZATION}/invitations");
     let reads = organization(OrgRole::ReadOnly, false, false);
     let admin = organization(OrgRole::Admin, false, false);
     let owner = organization(OrgRole::Owner, false, false);
@@ -75,6 +82,9 @@ pub(super) fn organizations() -> Vec<Route> {
         entry(Method::PUT, format!("{user}/role"), u, admin, to!(members::set_role), json::<RoleChange>(), one::<Membership>(), "Set the role of a user in the organization; an operator can also add a user of another organization").of(Kind::User),
         entry(Method::PUT, format!("{user}/password"), u, admin, to!(members::set_password), json::<NewPassword>(), Output::Nothing, "Set the password of a user whose home is this organization; the user's logins end, and with `end_tokens` all tokens").of(Kind::User),
         entry(Method::DELETE, format!("{user}/tokens"), u, owner, to!(members::end_logins), Input::Nothing, Output::Nothing, "Revoke all tokens of a user whose home is this organization").of(Kind::User),
+        entry(Method::GET, &*invitations, u, admin, to!(invitations::list), Input::Nothing, list::<Invitation>(), "List invitations that nobody has accepted, without their links").of(Kind::Invitation),
+        entry(Method::POST, &*invitations, u, admin, to!(invitations::create), json::<InvitationSpec>(), created::<CreatedInvitation>(), "Invite a person; the link is shown only once").of(Kind::Invitation).shown_once(),
+        entry(Method::DELETE, format!("{invitations}/{{id}}"), u, admin, to!(invitations::revoke), Input::Nothing, Output::Nothing, "Revoke an invitation").of(Kind::Invitation),
         entry(Method::GET, format!("{ORGANIZATION}/audit"), t, admin, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes, with author and time").with_query(AUDIT),
         entry(Method::GET, format!("{ORGANIZATION}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::list), Input::Nothing, list::<RuleOfRole>(), "List the rules of all roles").with(PAGES),
         entry(Method::GET, format!("{ORGANIZATION}/rules/{{id}}"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::get), Input::Nothing, one::<RuleOfRole>(), "Get a rule; it is changed with its role"),

@@ -16,7 +16,7 @@ use crate::server::keys::token::{Claims, TokenUse};
 /// The maximum lifetime of a token that a user creates: a year.
 pub(super) const LONGEST: u32 = 365 * 24 * 60 * 60;
 
-/// The time after a login in which it may create tokens that outlive it, and operators.
+/// The time after a login in which it may create tokens that outlive it, grant logins to programs, and make operators.
 const RECENT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The maximum lifetime of any token.
@@ -130,16 +130,31 @@ pub(super) async fn still_logged_in(
     Ok(user.ok_or_else(Refusal::unauthenticated)?)
 }
 
-/// Checks that the token of the request is that of a recent login, for `what`. Otherwise a login that was stolen for a
-/// moment would be access for a year.
-///
-/// # Errors
-/// A refusal of `field`.
+/// Checks that a token which outlives the one of the request is asked for soon after a login.
+async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_at: Timestamp) -> Result<(), Error> {
+    if expires_at <= caller.expires_at {
+        return Ok(());
+    }
+    let action = format!(
+        "expires_in_seconds: a token that is valid for longer than the one of the request, which expires at {},",
+        caller.expires_at
+    );
+    let checked = check_recent_login(transaction, caller, &action).await;
+    checked.map_err(|error| match error {
+        Error::Refused(refusal) => Error::Refused(Refusal {
+            field: Some("expires_in_seconds".to_owned()),
+            ..refusal
+        }),
+        error => error,
+    })
+}
+
+/// Checks that the token of the caller is a login of the last minutes, which `action` needs. Otherwise a login that was
+/// stolen for a moment would be access for a year.
 pub(super) async fn check_recent_login(
     transaction: &mut Transaction,
     caller: &Claims,
-    field: &str,
-    what: &str,
+    action: &str,
 ) -> Result<(), Error> {
     let row = transaction.get(Kind::Token, &caller.id.to_string()).await?;
     let is_recent = |row: Row| {
@@ -149,11 +164,11 @@ pub(super) async fn check_recent_login(
     if row.is_some_and(is_recent) {
         return Ok(());
     }
-    let reason = format!(
-        "{what} needs a login of the last {} minutes: log in again (tidewaiter cloud login), and repeat it then",
+    let message = format!(
+        "{action} needs a login of the last {} minutes: log in again (tidewaiter cloud login), and repeat the command",
         RECENT.as_mins()
     );
-    Err(Refusal::field(field, reason).with_status(StatusCode::FORBIDDEN).into())
+    Err(Refusal::forbidden(message).into())
 }
 
 /// The representation of a token of an owner of `kind`, without its text.
@@ -197,13 +212,7 @@ pub(super) async fn create(app: &AppState, call: &Call, default: Option<u32>) ->
         let parent = owner.find(transaction, true).await?;
         transaction.check_room_for_token(&parent.id).await?;
         let claims = Claims::new(owner.token_use(), transaction.now(), wanted.life);
-        if claims.expires_at > caller.expires_at {
-            let what = format!(
-                "a token that is valid for longer than the one of the request, which expires at {},",
-                caller.expires_at
-            );
-            check_recent_login(transaction, &caller, "expires_in_seconds", &what).await?;
-        }
+        check_outlives(transaction, &caller, claims.expires_at).await?;
         let token = state.sign(&claims)?;
         let mut spec = json!({ "name": wanted.name.as_str() });
         if let Some(scope) = &wanted.scope {

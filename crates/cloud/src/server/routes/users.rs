@@ -7,48 +7,128 @@ use std::collections::HashSet;
 
 use super::login::LOGIN;
 use super::prelude::*;
-use super::references::resolve_references;
+use super::references::{refuse_past, resolve_references};
 use crate::models::{Document, SshKeySpec, stored};
 use crate::server::access::operators::keep_one;
-use crate::server::access::users::not_the_last_owner;
+use crate::server::access::users::{never_ends, not_the_last_owner, only_owners_make_owners, role_of};
 use crate::server::store::{SecretColumn, membership_id};
 
-/// Adds `user`, who existed before, to `organization` with `role`.
-pub(super) async fn join_existing(
+/// The field of a membership with its end.
+pub(crate) const END: &str = "expires_at";
+
+/// Adds `user`, who existed before, to `organization` with `role`, until `end` if there is one.
+pub(crate) async fn join_existing(
     transaction: &mut Transaction,
     organization: &str,
     user: &str,
-    role: OrgRole,
+    (role, end): (OrgRole, Option<&Value>),
     owner: &str,
 ) -> Result<Row, Error> {
     // By their names: also a key that this version would not accept any more.
     for fingerprint in transaction.fingerprints(user).await? {
         only_holder(transaction, organization, user, &fingerprint).await?;
     }
-    join(transaction, organization, user, role, owner).await
+    join(transaction, organization, user, (role, end), owner).await
 }
 
-/// Adds `user` to `organization` with `role`.
+/// Adds `user` to `organization` with `role`, until `end` if there is one.
 pub(crate) async fn join(
     transaction: &mut Transaction,
     organization: &str,
     user: &str,
-    role: OrgRole,
+    (role, end): (OrgRole, Option<&Value>),
     owner: &str,
 ) -> Result<Row, Error> {
-    let spec = json!({ "user_id": user, "role": role.word() });
+    let mut spec = Map::from_iter([
+        ("user_id".to_owned(), user.into()),
+        ("role".to_owned(), role.word().into()),
+    ]);
+    spec.extend(
+        end.filter(|end| !end.is_null())
+            .map(|end| (END.to_owned(), end.clone())),
+    );
     let row = Row {
         organization_id: organization.to_owned(),
         parent_id: organization.to_owned(),
         owner_id: owner.to_owned(),
-        spec: spec.as_object().cloned().unwrap_or_default(),
+        spec,
         ..Row::new(Kind::Membership, membership_id(organization, user))
     };
     transaction.insert(row, &References::to(Kind::User, user)).await
 }
 
+/// Creates the user `id`, whose home is `organization`, and the membership, which `owner` makes. Returns both.
+pub(super) async fn create_user(
+    transaction: &mut Transaction,
+    (id, owner): (&str, &str),
+    organization: &str,
+    document: Document,
+    password: Option<String>,
+    (role, end): (OrgRole, Option<&Value>),
+) -> Result<(Row, Row), Error> {
+    let references = resolve_references(transaction, Kind::User, organization, organization, &document).await?;
+    let row = |kind, parent: &str, spec, secret| Row {
+        organization_id: organization.to_owned(),
+        parent_id: parent.to_owned(),
+        owner_id: owner.to_owned(),
+        spec,
+        secret: SecretColumn(secret),
+        ..Row::new(kind, id)
+    };
+    let user = row(Kind::User, organization, document.spec, String::new());
+    if role == OrgRole::Owner {
+        never_ends(&user)?;
+    }
+    let user = transaction.insert(user, &references).await?;
+    if let Some(hash) = password {
+        let password = row(Kind::Password, id, Map::new(), hash);
+        transaction.insert(password, &References::default()).await?;
+    }
+    let membership = join(transaction, organization, id, (role, end), owner).await?;
+    Ok((user, membership))
+}
+
+/// Sets the role of a member, and the end of the membership unless `end` is absent. Nobody changes the own end, and one
+/// owner always remains whose membership does not end.
+pub(super) async fn change_role(
+    transaction: &mut Transaction,
+    asker: &Principal,
+    before: &Row,
+    role: OrgRole,
+    end: Option<Value>,
+) -> Result<Row, Error> {
+    let (organization, user) = (&before.organization_id, before.text("user_id").unwrap_or_default());
+    if role == OrgRole::Owner {
+        never_ends(&transaction.existing(Kind::User, user).await?)?;
+    }
+    let mut spec = before.spec.clone();
+    spec.insert("role".to_owned(), Value::from(role.word()));
+    match end {
+        Some(Value::Null) => {
+            spec.remove(END);
+        }
+        Some(end) => {
+            spec.insert(END.to_owned(), end);
+        }
+        None => {}
+    }
+    let (set, had) = (spec.get(END), before.spec.get(END));
+    refuse_past(END, set, had, transaction.now())?;
+    if set != had && asker.user() == Some(uuid(user)) {
+        let message = "expires_at: only another admin can change the end of your own membership";
+        return Err(Refusal::forbidden(message).into());
+    }
+    if role_of(before) == Some(OrgRole::Owner) && (role != OrgRole::Owner || set.is_some()) {
+        only_owners_make_owners(asker, organization, OrgRole::Owner)?;
+        not_the_last_owner(transaction, organization, user).await?;
+    }
+    transaction
+        .update(before, spec, String::new(), &References::to(Kind::User, user))
+        .await
+}
+
 /// Replaces a user's fields by those of `document` and the telephone number.
-pub(super) async fn rewrite(
+pub(crate) async fn rewrite(
     transaction: &mut Transaction,
     before: &Row,
     document: Document,
@@ -143,7 +223,7 @@ pub(super) fn parse_end_tokens(body: &mut Map<String, Value>) -> Result<bool, Re
 }
 
 /// Sets the password of a user, and ends all logins of the user except `kept`; with `end_tokens`, all other tokens too.
-pub(super) async fn replace_password(
+pub(crate) async fn replace_password(
     transaction: &mut Transaction,
     user: &Row,
     hash: String,
@@ -164,6 +244,7 @@ pub(super) async fn replace_password(
     if end_tokens {
         return transaction.remove_tokens(user, kept).await;
     }
+    transaction.forget_login_grants(&user.id).await?;
     let kept = kept.map(|kept| kept.to_string());
     let mut logins = transaction.children(Kind::Token, &user.id).await?;
     logins.retain(|token| token.spec.contains_key(LOGIN) && Some(&token.id) != kept.as_ref());
@@ -180,7 +261,8 @@ pub(super) async fn delete_user(transaction: &mut Transaction, user: &Row) -> Re
     transaction.remove(user).await
 }
 
-/// Removes a user from an organization, and from its teams and bindings.
+/// Removes a user from an organization, and from its teams and bindings, with the open invitations of the user's e-mail
+/// address.
 pub(super) async fn remove_member(transaction: &mut Transaction, membership: &Row) -> Result<(), Error> {
     let user = membership.text("user_id").unwrap_or_default();
     let organization = &membership.organization_id;
@@ -188,6 +270,13 @@ pub(super) async fn remove_member(transaction: &mut Transaction, membership: &Ro
     transaction.remove_all(&bindings).await?;
     let teams = transaction.of_user(Kind::Team, organization, user).await?;
     transaction.leave_teams(user, &teams).await?;
+    let mut invitations = transaction.children(Kind::Invitation, organization).await?;
+    if !invitations.is_empty() {
+        let row = transaction.existing(Kind::User, user).await?;
+        let email = row.text("email").unwrap_or_default();
+        invitations.retain(|row| row.text("email").is_some_and(|other| other.eq_ignore_ascii_case(email)));
+        transaction.remove_all(&invitations).await?;
+    }
     transaction.remove(membership).await
 }
 

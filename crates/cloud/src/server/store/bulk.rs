@@ -139,11 +139,11 @@ impl Transaction {
         self.rows(statement, &[organization]).await
     }
 
-    /// True if `organization` has an owner other than `user`.
+    /// True if `organization` has an owner other than `user` whose membership does not end.
     pub async fn has_owner_except(&mut self, organization: &str, user: &str) -> Result<bool, StoreError> {
         let statement = select!(
             "kind = 'memberships' AND parent_id = $1 AND id <> $2 AND spec LIKE '%\"role\":\"owner\"%' \
-             ORDER BY position LIMIT 1"
+             AND spec NOT LIKE '%\"expires_at\"%' ORDER BY position LIMIT 1"
         );
         let own = membership_id(organization, user);
         Ok(!self.rows(statement, &[organization, &own]).await?.is_empty())
@@ -158,6 +158,9 @@ impl Transaction {
                 team.updated_at.clone_from(&now);
                 if let Some(users) = team.spec.get_mut("user_ids").and_then(Value::as_array_mut) {
                     users.retain(|id| id.as_str() != Some(user));
+                }
+                if let Some(ends) = team.spec.get_mut("user_ends").and_then(Value::as_object_mut) {
+                    ends.remove(user);
                 }
                 team
             };

@@ -9,10 +9,12 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyPool, Row as _};
 use tidewaiter_kit::Chain;
 use tokio::sync::{Semaphore, oneshot};
+use url::Url;
 use uuid::Uuid;
 
 use super::deadline::{Lease, within};
 use super::draft::Author;
+use super::engine;
 use super::error::StoreError;
 use super::feed::Feed;
 use super::jobs::{Change, Jobs, PendingWrite};
@@ -66,6 +68,11 @@ pub struct Store {
 }
 
 impl Store {
+    /// Checks that the database exists, if it is a file: opening it for writing would create it.
+    pub fn check_exists(url: &Url) -> Result<(), StoreError> {
+        engine::open_for_reading(url).map(drop)
+    }
+
     /// The published changes.
     #[must_use]
     pub fn feed(&self) -> &Feed {

@@ -167,7 +167,7 @@ impl Maintenance {
 }
 
 impl Transaction {
-    /// Deletes expired tokens and stored responses; with `fill`, also writes as much as a large change.
+    /// Deletes expired tokens, login grants and stored responses; with `fill`, also writes as much as a large change.
     async fn expire(&mut self, now: Timestamp, fill: bool) -> Result<(), StoreError> {
         self.silent = true;
         if fill {
@@ -180,6 +180,7 @@ impl Transaction {
         for row in within(old.fetch_all(&mut *self.connection)).await? {
             self.add(What::Replays, row.try_get(0)?, -(row.try_get::<i64, _>(1)? + size(&[])));
         }
+        self.expire_login_grants(now).await?;
         self.expire_tokens(now).await
     }
 

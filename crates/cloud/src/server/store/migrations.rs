@@ -23,10 +23,18 @@ pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
         "0007_stored"
         "0008_tokens"
         "0009_removals"
+        "0015_login_grants"
     };
-    let migrations = (1..).zip(files).map(|(version, (name, sql))| {
+    let migrations = files.into_iter().map(|(name, sql)| {
+        let version = name.get(..4).and_then(|digits| digits.parse().ok());
         let sql = SqlStr::from_static(sql);
-        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+        Migration::new(
+            version.unwrap_or_default(),
+            name.into(),
+            MigrationType::Simple,
+            sql,
+            false,
+        )
     });
     Migrator::with_migrations(migrations.collect())
 });

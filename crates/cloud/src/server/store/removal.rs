@@ -68,8 +68,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Revokes the tokens of `user` except `kept`.
+    /// Revokes the tokens of `user` except `kept`, and the logins that `user` granted to programs.
     pub async fn remove_tokens(&mut self, user: &Row, kept: Option<Uuid>) -> Result<(), Error> {
+        self.forget_login_grants(&user.id).await?;
         let kept = kept.map_or_else(String::new, |kept| kept.to_string());
         self.cover_kind(Kind::Token, &[&user.id], &kept).await?;
         let queue = self.by.queue.clone();

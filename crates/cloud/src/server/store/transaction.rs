@@ -232,6 +232,11 @@ impl Transaction {
         self.record(&of_operators, action, before, after).await
     }
 
+    /// Records that `user` became an operator on the server's own machine.
+    pub async fn record_recovery(&mut self, user: &Row) -> Result<(), Error> {
+        self.record(user, "recover", None, Some(user.audited())).await
+    }
+
     /// Records a change of `row`, with what was there before and after it.
     pub(super) async fn record(
         &mut self,

@@ -10,7 +10,14 @@ use clap::{Arg, Command, Error};
 use tidewaiter_cloud::models::Kind;
 
 /// Names that are no kind, and have a command that lists them.
-const LISTED: [&str; 5] = ["tokens", "api-keys", "operators", "script-templates", "catalogue"];
+const LISTED: [&str; 6] = [
+    "tokens",
+    "api-keys",
+    "operators",
+    "script-templates",
+    "catalogue",
+    "invitations",
+];
 
 /// Reads a kind; its error lists all of them.
 #[derive(Clone)]

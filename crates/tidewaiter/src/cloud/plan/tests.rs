@@ -113,6 +113,11 @@ fn stand_ins_become_ids_wherever_they_stand() {
     let mut body = json!({"a": "p", "b": ["p", {"c": "p"}], "p": 1});
     substitute(&mut body, &HashMap::from([("p".to_owned(), "7".to_owned())]));
     assert_eq!(body, json!({"a": "7", "b": ["7", {"c": "7"}], "p": 1}));
+    let mut team = json!({"user_ids": ["p"], "user_ends": {"p": "2027-01-31T18:00:00Z", "q": "2027-01-31T18:00:00Z"}});
+    substitute(&mut team, &HashMap::from([("p".to_owned(), "7".to_owned())]));
+    let mut users: Vec<&String> = team["user_ends"].as_object().unwrap().keys().collect();
+    users.sort();
+    assert_eq!(users, ["7", "q"]);
 }
 
 #[test]
@@ -123,4 +128,6 @@ fn a_document_without_an_end_takes_the_end_away() {
     assert_eq!(patched, Some(json!({"expires_at": null})));
     let endless = json!({"name": "laptop", "id": "7"});
     assert_eq!(patch(&fields_of(&endless, &spec), &spec), None);
+    let team = json!({"name": "laptop", "user_ends": {"u": "2027-01-31T18:00:00Z"}});
+    assert_eq!(patch(&fields_of(&team, &spec), &spec), Some(json!({"user_ends": null})));
 }

@@ -72,10 +72,19 @@ fn carried_out(mut objects: Vec<Value>, step: &Step) -> Vec<Value> {
     objects
 }
 
-/// The objects without the users and bindings that have ended at `now`, which give nothing.
+/// The objects without the users, bindings and memberships that have ended at `now`, which give nothing.
 fn unended(mut objects: Vec<Value>, now: Timestamp) -> Vec<Value> {
-    let end = |object: &Value| EndTime::of_field(text(object, "expires_at"));
-    objects.retain(|object| end(object).is_none_or(|end| !end.has_passed(now)));
+    let has_ended = |object: &Value, field: &str| {
+        let end = EndTime::of_field(text(object, field));
+        end.is_some_and(|end| end.has_passed(now))
+    };
+    objects.retain(|object| !has_ended(object, "expires_at") && !has_ended(object, "role_expires_at"));
+    for team in &mut objects {
+        let ends = team.get("user_ends").cloned().unwrap_or_default();
+        if let Some(users) = team.get_mut("user_ids").and_then(Value::as_array_mut) {
+            users.retain(|user| !has_ended(&ends, user.as_str().unwrap_or_default()));
+        }
+    }
     objects
 }
 
@@ -91,5 +100,9 @@ mod tests {
         let ends = [None, Some("2027-01-31T18:00:00Z"), Some("2027-01-31T18:00:01Z")];
         let objects = ends.map(|end| json!({"id": "b", "expires_at": end}));
         assert_eq!(unended(objects.to_vec(), now), [objects[0].clone(), objects[2].clone()]);
+        let member = json!({"id": "u", "role_expires_at": ends[1]});
+        let team = json!({"id": "t", "user_ids": ["u", "v", "w"], "user_ends": {"u": ends[1], "v": ends[2]}});
+        let left = unended(vec![member, team], now);
+        assert_eq!((left.len(), &left[0]["user_ids"]), (1, &json!(["v", "w"])));
     }
 }

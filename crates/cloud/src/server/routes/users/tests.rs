@@ -63,7 +63,7 @@ async fn measure(store: &Store, users: Vec<String>) {
                 transaction
                     .insert(row(Kind::User, id, Map::new()), &References::default())
                     .await?;
-                join(transaction, ORGANIZATION, id, OrgRole::Owner, "").await?;
+                join(transaction, ORGANIZATION, id, (OrgRole::Owner, None), "").await?;
             }
             Ok(())
         });

@@ -30,7 +30,7 @@ async fn made(url: &Url, tables: i64) -> AnyPool {
 
 async fn a_backup_has_the_version_of_its_database(urls: &mut dyn Iterator<Item = Url>) {
     let (mut next, mut told) = (|| urls.next().unwrap(), |_| {});
-    for tables in 1..=version() {
+    for tables in MIGRATIONS.iter().map(|migration| migration.version) {
         let (old, new) = (next(), next());
         made(&old, tables).await.close().await;
         let mut copy = Vec::new();

@@ -108,8 +108,8 @@ impl Observed {
         found.map(|(_, namespaced)| *namespaced)
     }
 
-    /// True for a namespaced kind, as the API server says, or the definition that comes with the object. None if neither
-    /// knows the kind.
+    /// True for a namespaced kind, as the API server says, or the definition that comes with the object. None if
+    /// neither knows the kind.
     fn scope(&self, object: &Object, release: &Release) -> Option<bool> {
         self.is_namespaced(object).or_else(|| {
             let mut defined = release.defined.iter();

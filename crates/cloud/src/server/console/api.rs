@@ -1,0 +1,203 @@
+//! The API of this server, as a page uses it: in the same process, with the token of the signed-in person.
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue, IF_MATCH, LINK};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use serde_json::Value;
+use tidewaiter_kit::serve::Peer;
+use tower::ServiceExt as _;
+
+use crate::client::Path;
+use crate::models::InvalidField;
+use crate::server::refusal::Refusal;
+
+/// The maximum size of a response that a page reads, in bytes: lists are read in pages.
+const MAX_RESPONSE: usize = 8 * 1024 * 1024;
+
+/// The number of items of a list that are read at a time.
+const LIST_PAGE: u32 = 1_000;
+
+/// The headers by which the API learns the address of the browser behind a proxy, and its host.
+const PASSED: [HeaderName; 4] = [
+    HOST,
+    http::header::FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-proto"),
+];
+
+/// The API, with one browser's address and token.
+#[derive(Clone)]
+pub(super) struct Api {
+    router: Router,
+    peer: Option<Peer>,
+    headers: HeaderMap,
+}
+
+/// A successful response.
+pub(super) struct Answer {
+    /// Null without a body.
+    pub(super) value: Value,
+    /// The version of the object, for `If-Match`.
+    pub(super) etag: Option<String>,
+    /// The cursor of the next page of a list.
+    pub(super) after: Option<String>,
+}
+
+/// A refusal of the API, for the person who asked.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    pub(super) status: StatusCode,
+    /// The reason and the remedy.
+    pub(super) message: String,
+    /// The field of the form that is invalid; empty if none is.
+    pub(super) field: String,
+}
+
+impl Api {
+    /// The API for the browser that sent `request`, without a token.
+    pub(super) fn new(router: &Router, peer: Option<Peer>, sent: &HeaderMap) -> Self {
+        let mut headers = HeaderMap::new();
+        for name in PASSED {
+            for value in sent.get_all(&name) {
+                headers.append(&name, value.clone());
+            }
+        }
+        Self {
+            router: router.clone(),
+            peer,
+            headers,
+        }
+    }
+
+    /// The API with the token of a session.
+    #[must_use]
+    pub(super) fn with_token(mut self, token: &str) -> Self {
+        if let Ok(mut value) = HeaderValue::from_str(&format!("JWT {token}")) {
+            value.set_sensitive(true);
+            self.headers.insert(AUTHORIZATION, value);
+        }
+        self
+    }
+
+    pub(super) async fn get(&self, path: Path) -> Result<Answer, Problem> {
+        self.send(Method::GET, path, None, None).await
+    }
+
+    /// Reads a list, page by page.
+    pub(super) async fn all(&self, path: Path) -> Result<Vec<Value>, Problem> {
+        let mut items = Vec::new();
+        let mut after = None;
+        loop {
+            let page = path.clone().query("limit", LIST_PAGE);
+            let answer = self.get(match &after {
+                Some(after) => page.query("after", after),
+                None => page,
+            });
+            let answer = answer.await?;
+            if let Value::Array(page) = answer.value {
+                items.extend(page);
+            }
+            after = answer.after;
+            if after.is_none() {
+                return Ok(items);
+            }
+        }
+    }
+
+    /// Sends a change. With `if_match`, it is refused if the object is no longer of that version.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: Path,
+        body: Option<&Value>,
+        if_match: Option<&str>,
+    ) -> Result<Answer, Problem> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let response = self.response(method, &path, body, if_match).await;
+        let (parts, body) = response.into_parts();
+        let read = Limited::new(body, MAX_RESPONSE).collect().await;
+        let bytes = read.map(http_body_util::Collected::to_bytes).map_err(|_| {
+            let message = "the response has more bytes than a page can show";
+            Problem::from(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message))
+        })?;
+        if !parts.status.is_success() {
+            return Err(Problem::of(parts.status, &bytes));
+        }
+        let header = |name| {
+            parts
+                .headers
+                .get(name)
+                .and_then(|value: &HeaderValue| value.to_str().ok())
+        };
+        Ok(Answer {
+            value: serde_json::from_slice(&bytes).unwrap_or_default(),
+            etag: header(ETAG).map(str::to_owned),
+            after: header(LINK).and_then(cursor),
+        })
+    }
+
+    /// The response as it is, for a stream.
+    pub(super) async fn response(&self, method: Method, path: &Path, body: String, if_match: Option<&str>) -> Response {
+        let mut request = Request::new(Body::from(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.uri().parse().unwrap_or_default();
+        *request.headers_mut() = self.headers.clone();
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        if let Some(value) = if_match.and_then(|etag| HeaderValue::from_str(etag).ok()) {
+            request.headers_mut().insert(IF_MATCH, value);
+        }
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
+        let Ok(response) = self.router.clone().oneshot(request).await;
+        response
+    }
+}
+
+impl Problem {
+    /// A refusal of the console itself.
+    pub(super) fn forbidden(message: &str) -> Self {
+        Refusal::forbidden(message).into()
+    }
+
+    /// A response of the API that is not as it should be.
+    pub(super) fn internal(error: &InvalidField) -> Self {
+        let message = format!("a response of this server cannot be shown: {error}");
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message).into()
+    }
+
+    fn of(status: StatusCode, body: &Bytes) -> Self {
+        let failure = serde_json::from_slice::<Value>(body).unwrap_or_default();
+        let text = |pointer: &str| failure.pointer(pointer).and_then(Value::as_str);
+        let message = text("/message").unwrap_or("the request was refused");
+        Self {
+            status,
+            message: message.to_owned(),
+            field: text("/field").unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            status: refusal.status,
+            message: refusal.message,
+            field: refusal.field.unwrap_or_default(),
+        }
+    }
+}
+
+/// The value of `after` in the location of the next page.
+fn cursor(link: &str) -> Option<String> {
+    let (_, query) = link.strip_prefix('<')?.split_once('>')?.0.split_once('?')?;
+    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+    pairs
+        .find(|(name, _)| name == "after")
+        .map(|(_, value)| value.into_owned())
+}

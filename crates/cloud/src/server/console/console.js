@@ -1,0 +1,176 @@
+// Follows the changes of a page and shows times in the zone of the browser. Each page works without it.
+//
+// An element with `data-live` and an id is replaced by the one of the same page as the server renders it now, when the
+// stream that an element names in `data-stream` reports a change, and from time to time. It never replaces what a
+// person is using.
+"use strict";
+
+(() => {
+  const DEBOUNCE = 300;
+  const MIN_RETRY = 1_000;
+  const MAX_RETRY = 60_000;
+  // A page without a stream is read again after this time; one with a stream, for what no stream reports, later.
+  const POLL = 30_000;
+  const POLL_WITH_STREAM = 120_000;
+
+  const clock = new Intl.DateTimeFormat(undefined, {
+    year: "numeric", month: "short", day: "2-digit", hour: "2-digit", minute: "2-digit", timeZoneName: "short",
+  });
+
+  // The same words as those of the server.
+  function words(seconds) {
+    const size = Math.abs(seconds);
+    if (size < 60) return "just now";
+    const [unit, name] = size < 3_600 ? [60, "min"] : size < 86_400 ? [3_600, "h"] : [86_400, "d"];
+    const count = `${Math.floor(size / unit)} ${name}`;
+    return seconds < 0 ? `in ${count}` : `${count} ago`;
+  }
+
+  function showTimes(root) {
+    for (const time of root.querySelectorAll("time[datetime]")) {
+      const at = Date.parse(time.dateTime);
+      if (Number.isNaN(at)) continue;
+      time.textContent = time.classList.contains("ago") ? words((Date.now() - at) / 1_000) : clock.format(at);
+    }
+  }
+
+  // What the server rendered last of each live element, before its times were rewritten.
+  const rendered = new Map();
+  const lives = () => document.querySelectorAll("[data-live][id]");
+
+  function isFilled(field) {
+    if (field.matches("select")) return [...field.options].some((option) => option.selected !== option.defaultSelected);
+    return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+  }
+
+  // Returns true if a replacement would take something from a person.
+  function isUsed(element) {
+    const active = document.activeElement;
+    const selection = document.getSelection();
+    return element.contains(active)
+      || [...element.querySelectorAll("input, textarea, select")].some(isFilled)
+      || (selection !== null && !selection.isCollapsed && element.contains(selection.anchorNode));
+  }
+
+  function isBusy() {
+    const active = document.activeElement;
+    const types = active !== null && active.matches("input:not([type=checkbox], [type=radio]), select, textarea");
+    return types || document.querySelector("dialog[open]") !== null;
+  }
+
+  let isWanted = false;
+  let isReading = false;
+  let timer;
+
+  function schedule() {
+    isWanted = true;
+    clearTimeout(timer);
+    timer = setTimeout(refresh, DEBOUNCE);
+  }
+
+  async function refresh() {
+    if (isReading || document.hidden || isBusy()) return;
+    isReading = true;
+    isWanted = false;
+    try {
+      const response = await fetch(location.href, { cache: "no-store" });
+      // The session has ended, or what the page shows has gone.
+      if (response.redirected || response.status === 403 || response.status === 404) {
+        location.reload();
+        return;
+      }
+      if (response.ok) replace(new DOMParser().parseFromString(await response.text(), "text/html"));
+    } catch {
+      // The next change or the next poll tries again.
+    } finally {
+      isReading = false;
+      if (isWanted) schedule();
+    }
+  }
+
+  function replace(fresh) {
+    for (const element of lives()) {
+      const other = fresh.getElementById(element.id);
+      if (other === null || other.innerHTML === rendered.get(element.id)) continue;
+      if (isBusy() || isUsed(element)) {
+        // Read again when the person has left it.
+        isLeft = false;
+        continue;
+      }
+      rendered.set(element.id, other.innerHTML);
+      const scrolled = element.querySelector(".table")?.scrollLeft ?? 0;
+      element.replaceChildren(...other.childNodes);
+      const table = element.querySelector(".table");
+      if (table !== null) table.scrollLeft = scrolled;
+      showTimes(element);
+    }
+  }
+
+  // False while a change waits until a person has left a field.
+  let isLeft = true;
+
+  document.addEventListener("focusout", () => {
+    if (isWanted || !isLeft) {
+      isLeft = true;
+      schedule();
+    }
+  });
+
+  const url = document.querySelector("[data-stream]")?.dataset.stream;
+  let source = null;
+  let failures = 0;
+  let retry;
+
+  function connect() {
+    if (url === undefined || source !== null || document.hidden) return;
+    source = new EventSource(url);
+    source.addEventListener("hello", () => {
+      // Changes between the page and the stream, or while it was away, are in the next reading.
+      failures = 0;
+      schedule();
+    });
+    source.addEventListener("reset", schedule);
+    source.addEventListener("change", schedule);
+    source.addEventListener("error", () => {
+      disconnect();
+      const delay = Math.min(MAX_RETRY, MIN_RETRY * 2 ** failures);
+      failures += 1;
+      // An ended session ends the stream too: the next reading finds out.
+      schedule();
+      retry = setTimeout(connect, delay * (0.5 + Math.random() / 2));
+    });
+  }
+
+  function disconnect() {
+    clearTimeout(retry);
+    source?.close();
+    source = null;
+  }
+
+  function poll() {
+    const time = url === undefined ? POLL : POLL_WITH_STREAM;
+    setTimeout(() => {
+      if (!document.hidden) schedule();
+      poll();
+    }, time * (0.75 + Math.random() / 2));
+  }
+
+  for (const element of lives()) rendered.set(element.id, element.innerHTML);
+  showTimes(document);
+  setInterval(() => showTimes(document), 60_000);
+  if (rendered.size > 0) {
+    connect();
+    poll();
+    document.addEventListener("visibilitychange", () => {
+      disconnect();
+      if (!document.hidden) {
+        connect();
+        schedule();
+      }
+    });
+    addEventListener("pagehide", disconnect);
+    addEventListener("pageshow", (event) => {
+      if (event.persisted) connect();
+    });
+  }
+})();

@@ -1,0 +1,347 @@
+//! The people of an organization: their roles, keys, teams and role bindings, and the end of their access.
+
+use axum::response::Response;
+use http::Method;
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::access::bindings_table;
+use super::api::Problem;
+use super::change::{Change, Review, SECRET, submit};
+use super::controls::{
+    ROWS, button, end_input, end_of, ends, facts, form, input, next, required, secret, select, table, time,
+};
+use super::directory::{Bindings, Directory};
+use super::invitations;
+use super::page::failed;
+use super::parts::{breadcrumbs, changed};
+use super::teams;
+use super::value::{list, text};
+use super::visit::{Sent, Visit};
+use crate::client::Path;
+use crate::models::OrgRole;
+
+pub(super) async fn show_all(visit: Visit) -> Response {
+    let content = everybody(&visit).await;
+    visit.page("People and teams", content)
+}
+
+async fn everybody(visit: &Visit) -> Result<Markup, Problem> {
+    let path = visit.list("users");
+    let wanted = visit.query.filled("person").map(str::to_lowercase);
+    let (users, after) = if let Some(wanted) = &wanted {
+        let mut users = visit.api().all(path).await?;
+        let is_wanted = |field: &str| field.to_lowercase().contains(wanted);
+        users.retain(|user| is_wanted(text(user, "name")) || is_wanted(text(user, "email")));
+        users.truncate(ROWS);
+        (users, None)
+    } else {
+        let path = path.query("limit", ROWS);
+        let answer = visit.api().get(match visit.query.filled("after") {
+            Some(after) => path.query("after", after),
+            None => path,
+        });
+        let answer = answer.await?;
+        (answer.value.as_array().cloned().unwrap_or_default(), answer.after)
+    };
+    let teams = visit.api().all(visit.list("teams")).await?;
+    let invitations = if visit.is_admin() {
+        invitations::section(visit).await?
+    } else {
+        Markup::default()
+    };
+    Ok(html! {
+        @if visit.is_admin() { p { a href=(visit.page_path("people/new")) { "Create a person" } } }
+        form.filter method="get" {
+            (input("Name or e-mail address", "person", wanted.as_deref().unwrap_or_default()))
+            button type="submit" { "Search" }
+        }
+        (people_table(visit, &users, &teams))
+        (next(&visit.page_path("people"), after.as_deref()))
+        h2 { "Teams" }
+        (teams::teams_table(visit, &teams))
+        (invitations)
+    })
+}
+
+fn people_table(visit: &Visit, users: &[Value], teams: &[Value]) -> Markup {
+    let of_people = teams::teams_of_people(teams);
+    let rows = html! {
+        @for user in users {
+            tr {
+                td { (visit.link("people", user)) }
+                td { (text(user, "email")) }
+                td { (text(user, "role")) }
+                td {
+                    @for team in of_people.get(text(user, "id")).into_iter().flatten() {
+                        (visit.link("teams", team)) " "
+                    }
+                }
+                td { (list(user, "ssh_keys").count()) }
+                td { (ends(user, visit.session.now)) }
+            }
+        }
+    };
+    table(
+        "People",
+        &["Name", "E-mail address", "Role", "Teams", "SSH keys", "Access ends"],
+        &rows,
+    )
+}
+
+pub(super) async fn create_form(visit: Visit) -> Response {
+    let fields = html! {
+        (required("Name", "name", "text"))
+        (required("E-mail address", "email", "email"))
+        (role_select("member"))
+        (end_input(""))
+    };
+    let content = form(&visit.session, &visit.page_path("people"), "Show the effect", &fields);
+    visit.page("Create a person", Ok(content))
+}
+
+pub(super) fn role_select(selected: &str) -> Markup {
+    select(
+        "Role",
+        "role",
+        OrgRole::ALL.map(|role| (role.word(), role.word())),
+        selected,
+    )
+}
+
+pub(super) async fn create(sent: Sent) -> Response {
+    let field = |name| sent.form.get(name).unwrap_or_default();
+    let mut body = json!({ "name": field("name"), "email": field("email"), "role": field("role") });
+    body["expires_at"] = end_of(&sent.form);
+    let described = facts(&[
+        ("Name", html! { (field("name")) }),
+        ("E-mail address", html! { (field("email")) }),
+        ("Role", html! { (field("role")) }),
+        ("Access ends", ends(&body, sent.visit.session.now)),
+    ]);
+    if let Some(password) = sent.form.secret(&format!("{SECRET}password")) {
+        body["password"] = Value::from(password);
+    }
+    let asks = secret(
+        "Password (without one, the person cannot log in)",
+        &format!("{SECRET}password"),
+        "new-password",
+    );
+    let review = async { Ok(Review::new("Create the person", described).asking(asks)) };
+    let change = Change {
+        method: Method::POST,
+        path: sent.visit.list("users"),
+        body: Some(body),
+        then: sent.visit.page_path("people"),
+    };
+    submit(
+        (&sent.visit.session, Some(&sent.visit.place)),
+        &sent.form,
+        change,
+        review,
+    )
+    .await
+}
+
+/// A person with everything that they have in the organization.
+struct Person {
+    id: String,
+    user: Value,
+    etag: Option<String>,
+    directory: Directory,
+    bindings: Bindings,
+}
+
+impl Person {
+    async fn read(visit: &Visit) -> Result<Self, Problem> {
+        let id = visit.parameter("id");
+        let answer = visit.api().get(path(visit)).await?;
+        Ok(Self {
+            id: id.to_owned(),
+            user: answer.value,
+            etag: answer.etag,
+            directory: visit.directory().await?,
+            bindings: visit.bindings().await?,
+        })
+    }
+
+    fn teams(&self) -> impl Iterator<Item = &Value> {
+        self.directory
+            .teams
+            .iter()
+            .filter(|team| teams::has_member(team, &self.id))
+    }
+
+    fn facts(&self, visit: &Visit) -> Markup {
+        facts(&[
+            ("Name", html! { (text(&self.user, "name")) }),
+            ("E-mail address", html! { (text(&self.user, "email")) }),
+            ("Role", html! { (text(&self.user, "role")) }),
+            (
+                "Teams",
+                html! { @for team in self.teams() { (self.directory.link(text(team, "id"))) " " } },
+            ),
+            ("Access ends", ends(&self.user, visit.session.now)),
+            ("Member since", time(text(&self.user, "added_at"))),
+            ("ID", html! { code { (self.id) } }),
+        ])
+    }
+
+    /// The role bindings in effect, also by teams.
+    fn bindings(&self) -> Vec<&Value> {
+        let all = self.bindings.live();
+        all.filter(|binding| self.directory.concerns(binding, &self.id))
+            .collect()
+    }
+
+    fn keys(&self, visit: &Visit) -> Markup {
+        let here = visit.page_path(&format!("people/{}/keys", self.id));
+        let rows = html! {
+            @for key in list(&self.user, "ssh_keys") {
+                tr {
+                    td { (text(key, "name")) }
+                    td { code { (text(key, "fingerprint")) } }
+                    td { (ends(key, visit.session.now)) }
+                    td {
+                        @if visit.is_admin() {
+                            (button(&visit.session, &format!("{here}/{}/delete", text(key, "id")), "Delete"))
+                        }
+                    }
+                }
+            }
+        };
+        table("SSH keys", &["Name", "Fingerprint", "Ends", ""], &rows)
+    }
+}
+
+/// The path of the person of the page in the API.
+fn path(visit: &Visit) -> Path {
+    visit.list("users").below(visit.parameter("id"))
+}
+
+pub(super) async fn show(visit: Visit) -> Response {
+    let person = match Person::read(&visit).await {
+        Ok(person) => person,
+        Err(problem) => return failed(Some(&visit.session), &problem),
+    };
+    let content = html! {
+        (breadcrumbs(&[(&*visit.page_path("people"), "People and teams")]))
+        (person.facts(&visit))
+        h2 { "SSH keys" }
+        (person.keys(&visit))
+        h2 { "Role bindings in effect" }
+        (bindings_table(&visit, &person.directory, &person.bindings()))
+        @if visit.is_admin() { (changes(&visit, &person)) }
+    };
+    visit.page(text(&person.user, "name"), Ok(content))
+}
+
+fn changes(visit: &Visit, person: &Person) -> Markup {
+    let (session, here) = (&visit.session, visit.page_path(&format!("people/{}", person.id)));
+    html! {
+        h2 { "Change" }
+        p {
+            a href=(visit.page_path(&format!("access/grant?person={}", person.id))) { "Grant a role in clusters" }
+        }
+        (form(session, &format!("{here}/role"), "Change the role", &role_select(text(&person.user, "role"))))
+        (form(session, &format!("{here}/end"), "Set the end", &end_input(text(&person.user, "expires_at"))))
+        @if visit.may(OrgRole::Owner) { (button(session, &format!("{here}/logins"), "End all logins")) }
+        (button(session, &format!("{here}/remove"), "Remove the person"))
+    }
+}
+
+/// Reviews or makes a change of the person of the page.
+async fn change(
+    sent: &Sent,
+    (title, is_conditional): (&str, bool),
+    (method, path, body): (Method, Path, Option<Value>),
+    effect: impl FnOnce(&Visit, &Person) -> Markup + Send,
+) -> Response {
+    let visit = &sent.visit;
+    let then = if method == Method::DELETE && is_conditional {
+        visit.page_path("people")
+    } else {
+        visit.page_path(&format!("people/{}", visit.parameter("id")))
+    };
+    let review = async {
+        let person = Person::read(visit).await?;
+        let etag = person.etag.clone().filter(|_| is_conditional);
+        let effect = html! { (effect(visit, &person)) (person.facts(visit)) };
+        Ok::<_, Problem>(Review::new(title, effect).of_version(etag))
+    };
+    let change = Change {
+        method,
+        path,
+        body,
+        then,
+    };
+    submit((&visit.session, Some(&visit.place)), &sent.form, change, review).await
+}
+
+pub(super) async fn set_role(sent: Sent) -> Response {
+    let role = sent.form.get("role").unwrap_or_default().to_owned();
+    let request = (
+        Method::PUT,
+        path(&sent.visit).below("role"),
+        Some(json!({ "role": role })),
+    );
+    change(&sent, ("Change the role", false), request, |_, person| {
+        html! {
+            p { "The role: " (changed(text(&person.user, "role"), &role)) }
+            @if role == "read_only" { p { "Clusters remove the SSH keys of this person from their nodes." } }
+        }
+    })
+    .await
+}
+
+pub(super) async fn set_end(sent: Sent) -> Response {
+    let body = json!({ "expires_at": end_of(&sent.form) });
+    let request = (Method::PATCH, path(&sent.visit), Some(body.clone()));
+    change(&sent, ("Set the end", true), request, |visit, _| {
+        html! {
+            p { "The new end of the person's access: " (ends(&body, visit.session.now)) }
+            p { "From then on, the person cannot log in, and no token and no SSH key of the person is accepted." }
+        }
+    })
+    .await
+}
+
+pub(super) async fn end_logins(sent: Sent) -> Response {
+    let request = (Method::DELETE, path(&sent.visit).below("tokens"), None);
+    change(&sent, ("End all logins", false), request, |_, _| {
+        html! { p { "All logins and tokens of this person become invalid. The person can log in again." } }
+    })
+    .await
+}
+
+pub(super) async fn remove(sent: Sent) -> Response {
+    let request = (Method::DELETE, path(&sent.visit), None);
+    change(&sent, ("Remove the person", true), request, |visit, person| {
+        let own: Vec<&Value> = person
+            .bindings
+            .all
+            .iter()
+            .filter(|one| text(one, "user_id") == person.id)
+            .collect();
+        html! {
+            p { "The person leaves the organization and the teams below, and loses these role bindings. If this is the \
+                person's home, the account goes too, with its password, logins, tokens and SSH keys." }
+            (bindings_table(visit, &person.directory, &own))
+            (person.keys(visit))
+        }
+    })
+    .await
+}
+
+pub(super) async fn delete_key(sent: Sent) -> Response {
+    let key = sent.visit.parameter("key").to_owned();
+    let request = (Method::DELETE, path(&sent.visit).below("ssh_keys").below(&key), None);
+    change(&sent, ("Delete the SSH key", false), request, |_, person| {
+        let deleted = list(&person.user, "ssh_keys").find(|one| text(one, "id") == key);
+        html! {
+            p { "The person cannot log in on nodes with this key any more:" }
+            @if let Some(key) = deleted { p { (text(key, "name")) " " code { (text(key, "fingerprint")) } } }
+        }
+    })
+    .await
+}

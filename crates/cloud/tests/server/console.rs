@@ -1,0 +1,516 @@
+//! The console as a browser without JavaScript sees it: pages of clusters, their forms, and what keeps others out.
+
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method};
+use serde_json::json;
+
+use crate::fixture::Fixture;
+use crate::world::{Answer, PASSWORD, World, on_both};
+
+on_both!(
+    a_person_signs_in_and_out,
+    each_page_is_for_members,
+    a_form_of_others_changes_nothing,
+    a_name_is_never_markup,
+    a_change_is_made_as_it_was_shown,
+    an_upgrade_is_created_paused_and_aborted,
+    an_api_key_is_in_one_page,
+    a_page_follows_its_cluster,
+);
+
+const COOKIE: &str = "__Host-session";
+/// A page of nobody, which has the forms of its head all the same.
+const NOWHERE: &str = "/organizations/00000000-0000-4000-8000-000000000000/clusters";
+
+/// A browser with the cookie of a session, or without one. It follows no redirect.
+struct Browser<'a> {
+    world: &'a World,
+    http: Client,
+    token: String,
+}
+
+impl<'a> Browser<'a> {
+    fn of(world: &'a World, token: &str) -> Self {
+        Self {
+            world,
+            http: Client::builder().redirect(Policy::none()).build().unwrap(),
+            token: token.to_owned(),
+        }
+    }
+
+    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.world.base));
+        if self.token.is_empty() {
+            request
+        } else {
+            request.header("cookie", format!("{COOKIE}={}", self.token))
+        }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.world.send(self.request(Method::GET, path)).await
+    }
+
+    /// Sends a form as a page of `origin` does.
+    async fn send(&self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let request = self.request(Method::POST, path).header("origin", origin);
+        self.world.send(request.body(encoded(fields))).await
+    }
+
+    /// Sends a form of this session.
+    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let csrf = hidden(&self.get(NOWHERE).await.body, "csrf");
+        self.send(&self.world.base, path, &[fields, &[("csrf", csrf.as_str())]].concat())
+            .await
+    }
+
+    /// Sends the second step of a change, as `page` shows it.
+    async fn confirm(&self, path: &str, page: &Answer, fields: &[(&str, &str)]) -> Answer {
+        let etag = hidden(&page.body, "etag");
+        let second = [("confirmed", "yes"), ("etag", etag.as_str())];
+        self.post(path, &[fields, &second].concat()).await
+    }
+}
+
+/// A form as a browser sends it.
+fn encoded(fields: &[(&str, &str)]) -> String {
+    let mut form = url::form_urlencoded::Serializer::new(String::new());
+    form.extend_pairs(fields).finish()
+}
+
+/// The value of the first hidden field with this name; empty if there is none.
+fn hidden(body: &str, name: &str) -> String {
+    let field = body.split(&format!("name=\"{name}\" value=\"")).nth(1);
+    let value = field.map_or("", |field| field.split('"').next().unwrap());
+    value.replace("&quot;", "\"").replace("&amp;", "&")
+}
+
+/// The pages of the fixture's cluster, for those who may see them.
+fn pages(fixture: &Fixture) -> Vec<String> {
+    let cluster = "/organizations/{organization_id}/clusters/{cluster_id}";
+    let pages = [
+        "/organizations/{organization_id}/clusters".to_owned(),
+        "/organizations/{organization_id}/attach".to_owned(),
+        cluster.to_owned(),
+        format!("{cluster}/pools/{{node_pool_id}}"),
+        format!("{cluster}/upgrades/{{upgrade_id}}"),
+    ];
+    pages.iter().map(|page| fixture.near.path(page)).collect()
+}
+
+fn page(fixture: &Fixture, rest: &str) -> String {
+    let path = format!("/organizations/{{organization_id}}/clusters/{{cluster_id}}{rest}");
+    fixture.near.path(&path)
+}
+
+/// Asserts what holds for every page: no inline code, a strict policy, and the token of the session in each form.
+#[track_caller]
+fn assert_page(page: &Answer) {
+    let policy = page.header("content-security-policy");
+    for part in [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "frame-ancestors 'none'",
+    ] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.header("cache-control"), "no-store");
+    assert_eq!(page.header("x-content-type-options"), "nosniff");
+    assert_eq!(page.header("referrer-policy"), "no-referrer");
+    for tag in page.body.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        // What is between quotes is a value; what is left are names.
+        let names: Vec<_> = tag.split('"').step_by(2).collect();
+        assert!(!tag.starts_with("style"), "{tag}");
+        assert!(
+            !tag.starts_with("script") || tag.contains("src=\"/assets/console.js\""),
+            "{tag}"
+        );
+        assert!(
+            !names
+                .iter()
+                .any(|name| name.contains(" style=") || name.contains(" on")),
+            "{tag}"
+        );
+        assert!(!tag.to_lowercase().contains("=\"javascript:"), "{tag}");
+    }
+    for form in page.body.split("<form").skip(1) {
+        let form = form.split("</form>").next().unwrap();
+        let is_sign_in = form.contains("action=\"/sign-in\"");
+        assert!(is_sign_in || !hidden(form, "csrf").is_empty(), "{form}");
+    }
+}
+
+async fn a_person_signs_in_and_out(world: World) {
+    let nobody = Browser::of(&world, "");
+    let to = nobody.get(&format!("{NOWHERE}?a=b")).await.is(303);
+    assert!(
+        to.header("location")
+            .starts_with("/sign-in?return_to=%2Forganizations%2F"),
+        "{to:?}"
+    );
+    assert!(to.header("location").ends_with("%2Fclusters%3Fa%3Db"), "{to:?}");
+    assert_page(&nobody.get("/sign-in").await.is(200));
+    let sign_in = async |password: &str, return_to: &str| {
+        let fields = [
+            ("email", "olivia@example.org"),
+            ("password", password),
+            ("return_to", return_to),
+        ];
+        nobody.send(&world.base, "/sign-in", &fields).await
+    };
+    let refused = sign_in("wrong password", "/").await.is(401);
+    assert_page(&refused);
+    assert!(
+        refused.body.contains("role=\"alert\"") && refused.body.contains("olivia@example.org"),
+        "{refused:?}"
+    );
+    assert!(
+        !refused.body.contains("wrong password") && refused.header("set-cookie").is_empty(),
+        "{refused:?}"
+    );
+    for (return_to, location) in [
+        ("/account", "/account"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("https://evil.example", "/"),
+    ] {
+        let answer = sign_in(PASSWORD, return_to).await.is(303);
+        assert_eq!(answer.header("location"), location);
+    }
+    let answer = sign_in(PASSWORD, "/").await.is(303);
+    let cookie = answer.header("set-cookie");
+    for attribute in ["HttpOnly", "Secure", "SameSite=Lax", "Path=/"] {
+        assert!(cookie.contains(attribute), "{cookie}");
+    }
+    assert!(!cookie.contains("Domain"), "{cookie}");
+    let token = cookie.split(['=', ';']).nth(1).unwrap();
+    let person = Browser::of(&world, token);
+    let home = person.get("/").await.is(303);
+    let clusters = format!("/organizations/{}/clusters", world.organization);
+    assert_eq!(home.header("location"), clusters);
+    let page = person.get(&clusters).await.is(200);
+    assert!(!page.body.contains(token), "the token is in a page");
+    assert!(page.body.contains("href=\"/operators\""), "{page:?}");
+    let out = person.post("/sign-out", &[]).await.is(303);
+    assert!(out.header("set-cookie").contains("Max-Age=0"), "{out:?}");
+    // The session is over everywhere, not only in this browser.
+    let again = person.get(&clusters).await.is(303);
+    assert!(again.header("location").starts_with("/sign-in?"), "{again:?}");
+    world.get(token, "/v3/account").await.is(401);
+}
+
+async fn each_page_is_for_members(world: World) {
+    let fixture = Fixture::new(world).await;
+    let world = &fixture.world;
+    for path in pages(&fixture) {
+        for (role, status) in [
+            ("owner", 200),
+            ("member", 200),
+            ("read_only", 200),
+            ("stranger", 404),
+            ("nobody", 303),
+        ] {
+            let answer = Browser::of(world, fixture.token(role)).get(&path).await;
+            assert_eq!(answer.status.as_u16(), status, "{role} {path}: {answer:?}");
+            if status != 303 {
+                assert_page(&answer);
+            }
+        }
+        // A key of a cluster is no session of a person.
+        let cluster = Browser::of(world, fixture.token("cluster")).get(&path).await;
+        assert!(!cluster.status.is_success(), "{path}: {cluster:?}");
+    }
+    let cluster = page(&fixture, "");
+    let shown = async |role: &str| Browser::of(world, fixture.token(role)).get(&cluster).await.body;
+    let (owner, member, reader) = (shown("owner").await, shown("member").await, shown("read_only").await);
+    for (button, may) in [
+        ("Create an API key", [true, false, false]),
+        ("Upgrade the cluster", [true, false, false]),
+        ("Add a label", [true, true, false]),
+    ] {
+        assert_eq!(
+            [&owner, &member, &reader].map(|page| page.contains(button)),
+            may,
+            "{button}"
+        );
+    }
+    assert!(!reader.contains("href=\"/operators\""), "{reader}");
+    // The button is not the permission.
+    let reader = Browser::of(world, fixture.token("read_only"));
+    let label = [
+        ("key", "cluster.containership.io/zone"),
+        ("value", "a"),
+        ("confirmed", "yes"),
+    ];
+    reader.post(&page(&fixture, "/labels"), &label).await.is(403);
+    reader.post(&page(&fixture, "/keys"), &[]).await.is(403);
+    let upgrade = [("version", "v1.31.0"), ("timeout", "900"), ("confirmed", "yes")];
+    reader.post(&page(&fixture, "/upgrades"), &upgrade).await.is(403);
+    let stranger = Browser::of(world, fixture.token("stranger"));
+    stranger.post(&page(&fixture, "/labels"), &label).await.is(404);
+}
+
+async fn a_form_of_others_changes_nothing(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let browser = Browser::of(world, owner);
+    let before = world
+        .get(owner, &fixture.near("/clusters/{cluster_id}/labels"))
+        .await
+        .body;
+    let path = page(&fixture, "/labels");
+    let csrf = hidden(&browser.get(NOWHERE).await.body, "csrf");
+    let other = Browser::of(world, fixture.token("admin"));
+    let of_other = hidden(&other.get(NOWHERE).await.body, "csrf");
+    let label = [
+        ("key", "cluster.containership.io/zone"),
+        ("value", "a"),
+        ("confirmed", "yes"),
+    ];
+    let own = world.base.clone();
+    for (origin, csrf) in [
+        (&*own, None),
+        (&*own, Some("")),
+        (&*own, Some(&*of_other)),
+        ("https://evil.example", Some(&*csrf)),
+        ("null", Some(&*csrf)),
+    ] {
+        let token = csrf.map(|csrf| ("csrf", csrf));
+        let fields = [&label[..], token.as_slice()].concat();
+        browser.send(origin, &path, &fields).await.is(403);
+    }
+    // A browser says where a request begins, and older ones say it with their origin alone.
+    let fields = [&label[..], &[("csrf", &*csrf)]].concat();
+    let request = || browser.request(Method::POST, &path).body(encoded(&fields));
+    for (name, value) in [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+        ("x-none", ""),
+    ] {
+        world.send(request().header(name, value)).await.is(403);
+    }
+    let after = world
+        .get(owner, &fixture.near("/clusters/{cluster_id}/labels"))
+        .await
+        .body;
+    assert_eq!(before, after);
+    // Nobody is signed in by a form of others, as somebody else.
+    let login = [("email", "olivia@example.org"), ("password", PASSWORD)];
+    let forced = Browser::of(world, "");
+    let answer = forced.send("https://evil.example", "/sign-in", &login).await.is(403);
+    assert!(answer.header("set-cookie").is_empty(), "{answer:?}");
+    world
+        .send(request().header("sec-fetch-site", "same-origin"))
+        .await
+        .is(303);
+}
+
+async fn a_name_is_never_markup(world: World) {
+    const NAME: &str = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>";
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let named = json!({ "name": NAME });
+    for (path, body) in [
+        ("", &named),
+        ("/clusters/{cluster_id}", &named),
+        ("/clusters/{cluster_id}/node-pools/{node_pool_id}", &named),
+        (
+            "/clusters/{cluster_id}/upgrades/{upgrade_id}",
+            &json!({ "description": NAME }),
+        ),
+        ("/clusters/{cluster_id}/plugins/{id}", &json!({ "description": NAME })),
+        ("/clusters/{cluster_id}/autoscaling-policies/{id}", &named),
+    ] {
+        world.patch(owner, &fixture.near(path), body.clone()).await.is(200);
+    }
+    let status = json!({"status": {"type": "RUNNING", "message": NAME, "percent": 0}});
+    world
+        .put(owner, &fixture.near("/clusters/{cluster_id}/status"), status)
+        .await
+        .is(200);
+    world.patch(owner, "/v3/account", named).await.is(200);
+    let browser = Browser::of(world, owner);
+    for path in pages(&fixture) {
+        let answer = browser.get(&path).await.is(200);
+        assert_page(&answer);
+        assert!(answer.body.contains("&lt;script&gt;"), "{path}: {answer:?}");
+    }
+    let asked = [("version", NAME), ("description", NAME), ("canary", NAME)];
+    let review = browser.post(&page(&fixture, "/upgrades"), &asked).await.is(200);
+    assert_page(&review);
+    let refused = [("email", NAME), ("password", "wrong"), ("return_to", NAME)];
+    assert_page(&Browser::of(world, "").send(&world.base, "/sign-in", &refused).await);
+    // An id is no path of another object, and no markup either.
+    let missing = browser.get(&page(&fixture, "/pools/%22%3E%3Cscript%3E")).await.is(404);
+    assert_page(&missing);
+}
+
+async fn a_change_is_made_as_it_was_shown(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let browser = Browser::of(world, fixture.token("member"));
+    for (inside, rest, id) in [
+        ("/clusters/{cluster_id}/labels", "", "labels"),
+        (
+            "/clusters/{cluster_id}/node-pools/{node_pool_id}/labels",
+            "/pools/{node_pool_id}",
+            "pool labels",
+        ),
+    ] {
+        let id = fixture.near.of(id);
+        let item = fixture.near(&format!("{inside}/{id}"));
+        let value = async || world.get(owner, &item).await.is(200).field("value");
+        let path = page(&fixture, &format!("{rest}/labels/{id}"));
+        let before = value().await;
+        let was = format!(">{before}<");
+        let fields = [("value", "shown")];
+        let review = browser.post(&path, &fields).await.is(200);
+        assert_page(&review);
+        for part in ["This is what will change", was.as_str(), ">shown<"] {
+            assert!(review.body.contains(part), "{part}: {review:?}");
+        }
+        assert_eq!(value().await, before);
+        // Somebody else is faster: nothing changes, and the page shows the new state.
+        world.patch(owner, &item, json!({"value": "other"})).await.is(200);
+        let stale = browser.confirm(&path, &review, &fields).await.is(412);
+        assert!(
+            stale.body.contains("role=\"alert\"") && stale.body.contains(">other<"),
+            "{stale:?}"
+        );
+        assert_eq!(value().await, "other");
+        let made = browser.confirm(&path, &stale, &fields).await.is(303);
+        assert_eq!(value().await, "shown");
+        let shown = browser.get(&made.header("location")).await.is(200);
+        assert!(shown.body.contains("role=\"status\""), "{shown:?}");
+        let review = browser.post(&format!("{path}/delete"), &[]).await.is(200);
+        browser.confirm(&format!("{path}/delete"), &review, &[]).await.is(303);
+        world.get(owner, &item).await.is(404);
+    }
+    let path = page(&fixture, "/labels");
+    let refused = [("key", "zone"), ("value", "a"), ("confirmed", "yes")];
+    let refused = browser.post(&path, &refused).await.is(422);
+    assert!(refused.body.contains("cluster.containership.io/"), "{refused:?}");
+}
+
+async fn an_upgrade_is_created_paused_and_aborted(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let browser = Browser::of(world, fixture.token("admin"));
+    let path = page(&fixture, "/upgrades");
+    let fields = [
+        ("version", "v1.31.0"),
+        ("timeout", "600"),
+        ("canary", "1"),
+        ("drain", "yes"),
+    ];
+    let review = browser.post(&path, &fields).await.is(200);
+    for part in ["workers", "v1.31.0", "has not ended", "1.30.1"] {
+        assert!(review.body.contains(part), "{part}: {review:?}");
+    }
+    let list = fixture.near("/clusters/{cluster_id}/upgrades");
+    assert_eq!(world.get(owner, &list).await.json().as_array().unwrap().len(), 1);
+    browser.confirm(&path, &review, &fields).await.is(303);
+    let upgrades = world.get(owner, &list).await.json();
+    let made = upgrades
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|upgrade| upgrade["nodeTimeoutSeconds"] == 600)
+        .unwrap();
+    assert_eq!(
+        (&made["policy"]["canary"], &made["policy"]["drain"]),
+        (&json!(1), &json!(true)),
+        "{made}"
+    );
+    let id = made["id"].as_str().unwrap();
+    let item = format!("{list}/{id}");
+    let state = async || {
+        browser
+            .get(&page(&fixture, &format!("/upgrades/{id}")))
+            .await
+            .is(200)
+            .body
+    };
+    assert!(state().await.contains(">Waiting<"));
+    for (action, shown, paused) in [("pause", ">Paused<", true), ("resume", ">Waiting<", false)] {
+        let path = page(&fixture, &format!("/upgrades/{id}/{action}"));
+        let review = browser.post(&path, &[]).await.is(200);
+        browser.confirm(&path, &review, &[]).await.is(303);
+        assert!(state().await.contains(shown), "{action}");
+        let found = world.get(owner, &item).await.json();
+        assert_eq!(found["policy"]["paused"] == true, paused, "{found}");
+        assert_eq!(found["policy"]["canary"], 1, "{found}");
+    }
+    let report = json!({"status": {"clusterStatus": "InProgress", "nodeStatuses": {"node-1": "InProgress"},
+        "currentNode": "node-1", "nodes": 3, "done": 1, "message": "waits for node-1"}});
+    world.put(owner, &format!("{item}/status"), report).await.is(200);
+    let shown = state().await;
+    for part in ["waits for node-1", "1 of 3", "<progress", ">InProgress<"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let path = page(&fixture, &format!("/upgrades/{id}/abort"));
+    let review = browser.post(&path, &[]).await.is(200);
+    browser.confirm(&path, &review, &[]).await.is(303);
+    let shown = state().await;
+    assert!(shown.contains(">Aborted<") && !shown.contains(">Resume<"), "{shown}");
+}
+
+async fn an_api_key_is_in_one_page(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, owner) = (&fixture.world, fixture.token("owner"));
+    let browser = Browser::of(world, owner);
+    let answer = browser.post(&page(&fixture, "/keys"), &[]).await.is(200);
+    assert_page(&answer);
+    let key = answer
+        .body
+        .split("<pre")
+        .nth(1)
+        .unwrap()
+        .split(['<', '>'])
+        .nth(3)
+        .unwrap();
+    let known = world.get(key, "/v3/authenticate").await.is(200).json();
+    assert_eq!(known["cluster_id"], fixture.near.of("cluster"));
+    for path in pages(&fixture) {
+        assert!(!browser.get(&path).await.body.contains(key), "{path}");
+    }
+    let list = fixture.near("/clusters/{cluster_id}/api-keys");
+    let keys = world.get(owner, &list).await.json();
+    // The keys are in their order, and this one is the last.
+    let id = keys.as_array().unwrap().last().unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = page(&fixture, &format!("/keys/{id}/delete"));
+    let review = browser.post(&path, &[]).await.is(200);
+    assert!(review.body.contains(&id), "{review:?}");
+    world.get(key, "/v3/authenticate").await.is(200);
+    browser.confirm(&path, &review, &[]).await.is(303);
+    world.get(key, "/v3/authenticate").await.is(401);
+}
+
+async fn a_page_follows_its_cluster(world: World) {
+    let fixture = Fixture::new(world).await;
+    let world = &fixture.world;
+    let events = page(&fixture, "/events");
+    for (role, status) in [("read_only", 200), ("stranger", 404), ("nobody", 303)] {
+        let answer = Browser::of(world, fixture.token(role)).get(&events).await;
+        assert_eq!(answer.status.as_u16(), status, "{role}: {answer:?}");
+        assert_eq!(
+            answer.header("content-type") == "text/event-stream",
+            status == 200,
+            "{role}: {answer:?}"
+        );
+    }
+    let cluster = Browser::of(world, fixture.token("read_only"))
+        .get(&page(&fixture, ""))
+        .await;
+    assert!(
+        cluster.body.contains(&format!("data-stream=\"{events}\"")),
+        "{cluster:?}"
+    );
+    assert_eq!(cluster.body.matches("data-live").count(), 7, "{cluster:?}");
+}
