@@ -35,8 +35,10 @@ mod role;
 mod role_binding;
 pub mod schema;
 mod secret;
+mod service_account;
 mod status;
 mod team;
+mod token_scope;
 mod upgrade;
 mod user;
 pub mod values;
@@ -71,8 +73,10 @@ pub use resource::{
 pub use role::{Role, RoleSpec, Rule, RuleSpec, RuleType};
 pub use role_binding::{BindingSubject, RoleBinding, RoleBindingSpec};
 pub use secret::{Credentials, Secret};
+pub use service_account::{ServiceAccount, ServiceAccountSpec};
 pub use status::Status;
 pub use team::{Team, TeamSpec};
+pub use token_scope::{ScopeKind, ScopeVerb, TokenScope};
 pub use upgrade::{
     NodeSelector, SelectorOperator, Upgrade, UpgradeProgress, UpgradeScript, UpgradeSpec, UpgradeStatus, UpgradeType,
 };
@@ -87,6 +91,7 @@ kind::kinds! {
         Organization: OrganizationSpec,
         User: UserSpec,
         Team: TeamSpec,
+        ServiceAccount: ServiceAccountSpec,
         Registry: RegistrySpec,
         Provider: ProviderSpec,
         Cluster: ClusterSpec,
@@ -113,8 +118,8 @@ kind::kinds! {
         Password: Facts::internal("passwords", "a password", 20_000, &[Self::User]),
         /// A user who administers all organizations.
         Operator: Facts::internal("operators", "an operator", 20_000, &[Self::User]),
-        /// A token of a user, or of a cluster (issued for one of its keys). Its text is not stored.
-        Token: Facts::internal("tokens", "a token", 1_000, &[Self::User, Self::ApiKey]),
+        /// A token of a user, a service account, or a cluster (issued for one of its keys). Its text is not stored.
+        Token: Facts::internal("tokens", "a token", 1_000, &[Self::User, Self::ApiKey, Self::ServiceAccount]),
         /// The hash of a cluster's key.
         ApiKey: Facts::internal("api-keys", "an API key", 20_000, &[Self::Cluster]),
         /// The assignment of an autoscaling policy to a node pool.

@@ -33,8 +33,8 @@ use tidewaiter_api::Role;
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs,
-    ScriptTemplateArgs, ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokensCommand, UpgradeArgs,
+    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs, ScopeFlags,
+    ScriptTemplateArgs, ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokenOwner, TokensCommand, UpgradeArgs,
     VersionArgs,
 };
 pub(crate) use cloud::{

@@ -140,11 +140,11 @@ impl Kind {
 
     /// Returns true if a change (or deletion) of such an object may affect the identity or the permissions of a caller.
     /// A new token or cluster had no identity before, and the status that a cluster reports gives it no permissions. A
-    /// change of a user may end the user's logins, whose tokens are deleted later.
+    /// change of a user or a service account may end its tokens, which are deleted later.
     #[must_use]
     pub const fn decides_who_may(self, deleted: bool) -> bool {
         match self {
-            Self::Membership | Self::Operator | Self::User => true,
+            Self::Membership | Self::Operator | Self::User | Self::ServiceAccount => true,
             Self::Organization | Self::Token | Self::Cluster | Self::ApiKey => deleted,
             _ => false,
         }

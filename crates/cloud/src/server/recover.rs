@@ -43,7 +43,8 @@ pub struct RecoverSummary {
     pub is_owner: bool,
 }
 
-/// Makes a person an operator in the database at `url`, with a new password. The older logins of the person end.
+/// Makes a person an operator in the database at `url`, with a new password. The older logins and tokens of the
+/// person end.
 ///
 /// # Errors
 /// If the database does not exist or cannot be written, a server uses its file, or the organization is not clear.
@@ -90,7 +91,7 @@ async fn recovered(
         };
         transaction.insert(operator, &References::default()).await?;
     }
-    replace_password(transaction, &user, hash, None).await?;
+    replace_password(transaction, &user, hash, None, true).await?;
     transaction.record_recovery(&user).await?;
     Ok(RecoverSummary {
         user: uuid(&user.id),

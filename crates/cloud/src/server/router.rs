@@ -169,7 +169,7 @@ async fn answer(
         headers: parts.headers,
     };
     let principal = call.caller.as_ref().map(|caller| &caller.principal);
-    allow(endpoint.may, principal, call.path_ids())?;
+    allow(endpoint, principal, call.path_ids())?;
     call.refuse_unchecked_conditions()?;
     call.check_query()?;
     let share = call.share();

@@ -30,14 +30,15 @@ mod scripts;
 mod stored_scripts;
 mod stream;
 mod table;
+mod tokens;
 pub(super) mod users;
 
 use std::sync::LazyLock;
 
 use super::http::endpoint::Endpoint;
 use crate::models::Kind;
-pub use accounts::LONGEST_TOKEN;
 pub(super) use route::Route;
+pub use tokens::LONGEST_TOKEN;
 
 /// Every endpoint, with its handler.
 pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
@@ -46,6 +47,7 @@ pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     all.extend(table::organizations());
     all.extend(table::operators());
     all.extend(Kind::resources().flat_map(kinds::routes));
+    all.extend(table::service_accounts());
     all.extend(table::clusters());
     all.extend(table::catalogue());
     all.extend(table::documents());

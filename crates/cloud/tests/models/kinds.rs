@@ -8,8 +8,8 @@ use tidewaiter_cloud::models::{
     Account, AutoscalingPolicy, AutoscalingPolicySpec, Cluster, ClusterLabel, ClusterLabelSpec, ClusterSpec, Failure,
     InvalidField, Login, Model, Node, NodePool, NodePoolLabel, NodePoolLabelSpec, NodePoolSpec, NodeSpec,
     NodeStatusReport, Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests, PluginSpec,
-    PluginVersion, Provider, Registry, Role, RoleBinding, RoleBindingSpec, RoleSpec, SshKeySpec, Team, TeamSpec,
-    Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
+    PluginVersion, Provider, Registry, Role, RoleBinding, RoleBindingSpec, RoleSpec, ServiceAccount,
+    ServiceAccountSpec, SshKeySpec, Team, TeamSpec, Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
 };
 use utoipa::ToSchema;
 
@@ -117,6 +117,8 @@ fn people() -> Vec<Kind> {
         "expires_at": "2027-01-31T18:00:00Z"});
     let team = json!({"name": "Night shift", "description": "Who is awake", "user_ids": [ID, OTHER_ID],
         "user_ends": {ID: "2027-01-31T18:00:00Z"}});
+    let account =
+        json!({"name": "CI", "description": "Deploys", "role": "admin", "expires_at": "2027-01-31T18:00:00Z"});
     let key = json!({"id": ID, "created_at": TIME, "updated_at": TIME, "user_id": OTHER_ID, "fingerprint": FINGERPRINT,
         "name": "laptop", "key": KEY, "expires_at": "2027-01-31T18:00:00Z"});
     vec![
@@ -146,6 +148,14 @@ fn people() -> Vec<Kind> {
         kind::<Team>(
             "team",
             with(with(stamped(), team), json!({"organization_id": OTHER_ID})),
+        ),
+        kind::<ServiceAccountSpec>("service account spec", account.clone()),
+        kind::<ServiceAccount>(
+            "service account",
+            with(
+                with(stamped(), account),
+                json!({"organization_id": OTHER_ID, "owner_id": OTHER_ID}),
+            ),
         ),
         kind::<Failure>(
             "failure",

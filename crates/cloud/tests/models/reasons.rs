@@ -47,6 +47,7 @@ fn people_are_refused_for_these_reasons() {
     other["fingerprint"] = Value::Null;
     table(
         r#"
+        service account | /role | "owner" | role | one of read_only, member, admin
         user | /id | "7" | id | a UUID of 36 characters
         user | /name | "" | name | 1 to 128
         user | /email | "alice" | email | alice@example.com

@@ -43,6 +43,10 @@ fn no_field_of_the_reference_is_missing() {
             "id created_at updated_at name enabled email phone avatar_url",
         ),
         ("organization", "id name owner_id created_at updated_at locked"),
+        (
+            "service account",
+            "id created_at updated_at organization_id owner_id name description role expires_at",
+        ),
         ("user", "id name email avatar_url added_at ssh_keys expires_at"),
         (
             "registry",

@@ -17,20 +17,20 @@ const TABLE: &str = include_str!("access.golden");
 pub fn body(endpoint: &Endpoint, place: &Place) -> Value {
     let last = endpoint.path.rsplit('/').next();
     match (endpoint.method.as_str(), endpoint.kind, last) {
+        ("POST", _, Some("tokens" | "access_tokens")) => json!({"name": "another", "expires_in_seconds": 3600}),
+        ("POST", _, Some("invitations")) => json!({"email": "another@example.org", "role": "member"}),
+        ("POST", Some(Kind::User), _) => json!({"name": "Carol", "email": "carol@example.org"}),
         ("POST", Some(kind), _) => new(kind, place),
         ("PUT", Some(Kind::Upgrade), Some("status")) => {
             json!({"status": {"clusterStatus": "InProgress", "nodeStatuses": {}}})
         }
         ("PUT", _, Some("status")) => json!({"status": {"type": "RUNNING"}}),
         ("POST", None, Some("organizations")) => json!({"name": "Another"}),
-        ("POST", None, Some("users")) => json!({"name": "Carol", "email": "carol@example.org"}),
-        ("POST", None, Some("tokens" | "access_tokens")) => json!({"name": "another", "expires_in_seconds": 3600}),
-        ("PUT", None, Some("password")) if endpoint.path.contains("/account/") => {
+        ("PUT", _, Some("password")) if endpoint.path.contains("/account/") => {
             json!({"old_password": "not this one", "new_password": "correct horse battery"})
         }
-        ("PUT", None, Some("password")) => json!({"password": "correct horse battery"}),
-        ("PUT", None, Some("role")) => json!({"role": "member"}),
-        ("POST", None, Some("invitations")) => json!({"email": "another@example.org", "role": "member"}),
+        ("PUT", _, Some("password")) => json!({"password": "correct horse battery"}),
+        ("PUT", _, Some("role")) => json!({"role": "member"}),
         ("PUT", None, Some("locked")) => json!({"locked": false}),
         ("PUT", None, Some("{version}")) => plugin_version("1.0.0"),
         ("PUT", None, Some("manifests")) => fixture::manifests(),
@@ -57,11 +57,12 @@ fn new(kind: Kind, place: &Place) -> Value {
         Kind::AutoscalingPolicy => fixture::policy(),
         Kind::Upgrade => fixture::upgrade(),
         Kind::Node => json!({}),
+        Kind::ServiceAccount => json!({"name": "another", "role": "member"}),
         other => fixture::example(other),
     }
 }
 
-async fn ask(world: &World, token: &str, endpoint: &Endpoint, place: &Place, path: &str) -> Answer {
+pub async fn ask(world: &World, token: &str, endpoint: &Endpoint, place: &Place, path: &str) -> Answer {
     let path = if endpoint.path.ends_with("/upgrade/kubernetes") {
         format!("{path}?version=1.30.1")
     } else {
@@ -94,6 +95,11 @@ async fn refresh(fixture: &Fixture, endpoint: &Endpoint, token: &str, place: &mu
                 "api-keys",
                 world.post(owner, &keys, json!({})).await.is(201).field("id"),
             );
+        }
+        path if path.ends_with("/service-accounts/{service_account_id}/tokens/{id}") => {
+            let tokens = fixture.near("/service-accounts/{service_account_id}/tokens");
+            let made = json!({"name": "again", "expires_in_seconds": 3600});
+            place.set("tokens", world.post(owner, &tokens, made).await.is(201).field("id"));
         }
         path if path.ends_with("/autoscaling-policies/{id}") && path.contains("{node_pool_id}") => {
             let assigned = "/clusters/{cluster_id}/node-pools/{node_pool_id}/autoscaling-policies/{id}";
@@ -239,6 +245,7 @@ async fn what_is_anothers_looks_like_what_is_not_there(world: World) {
         "upgrades",
         "nodes",
         "ssh_keys",
+        "service-accounts",
         "invitations",
     ];
     let tries: [(&str, &Place, &[&'static str]); 9] = [

@@ -140,6 +140,10 @@ async fn every_kind_is_taken_and_answered_as_described() {
         )
         .await;
     witness.round(&format!("~/users/{owner}/ssh_keys"), json!({})).await;
+    let account = witness.round("~/service-accounts", json!({})).await;
+    let tokens = format!("{account}/tokens");
+    witness.send_example(Method::POST, &tokens, json!({})).await.is(201);
+    witness.get(&tokens).await;
 
     let cluster = witness.round("~/clusters", json!({"provider_id": null})).await;
     witness.round(&format!("{cluster}/labels"), json!({})).await;

@@ -39,6 +39,7 @@ impl Place {
                 "{node_pool_id}" => self.of("pool"),
                 "{user_id}" => self.of("user"),
                 "{upgrade_id}" => self.of("upgrades"),
+                "{service_account_id}" => self.of("service-accounts"),
                 "{id}" if before == "labels" && template.contains("{node_pool_id}") => self.of("pool labels"),
                 "{id}" => self.of(before),
                 "{method}" => "password",
@@ -217,6 +218,9 @@ impl World {
                 place.set(facts.segment, self.id(token, &list, example(kind)).await);
             }
         }
+        let tokens = format!("{base}/service-accounts/{}/tokens", place.of("service-accounts"));
+        let token_of_account = json!({"name": "ci", "expires_in_seconds": 3600});
+        place.set("tokens", self.id(token, &tokens, token_of_account).await);
         let rules = self.get(token, &format!("{base}/rules")).await.is(200).json();
         place.set("rules", rules[0]["id"].as_str().unwrap());
         let script = self.request(

@@ -10,7 +10,7 @@ use url::Url;
 use url::form_urlencoded::Serializer;
 
 use crate::stream::SOON;
-use crate::world::{Answer, World, on_both};
+use crate::world::{Answer, PASSWORD, World, on_both};
 
 on_both!(
     a_command_line_gets_the_login_of_a_person,
@@ -353,14 +353,23 @@ async fn codes_are_not_guessed(world: World) {
 
 async fn what_was_granted_ends_with_the_logins(world: World) {
     let olivia = world.owner().await;
-    let (alice, login) = world.user(&olivia, &world.organization, "Alice", "member").await;
-    let granted = code(&Browser::new(&world, &login)).await;
-    let begun = begin(&world).await;
-    let body = json!({"user_code": begun["user_code"], "approved": true});
-    world.put(&login, "/v3/account/login-grants/device", body).await.is(200);
-    world.delete(&olivia, &format!("~/users/{alice}/tokens")).await.is(204);
-    exchange(&world, &granted, VERIFIER, REDIRECT).await.is(401);
-    assert_eq!(poll(&world, &begun).await.unwrap_err(), "expired_token");
+    let (alice, _) = world.user(&olivia, &world.organization, "Alice", "member").await;
+    for by_password in [false, true] {
+        let login = world.log_in("alice@example.org", PASSWORD).await.is(200).field("token");
+        let granted = code(&Browser::new(&world, &login)).await;
+        let begun = begin(&world).await;
+        let body = json!({"user_code": begun["user_code"], "approved": true});
+        world.put(&login, "/v3/account/login-grants/device", body).await.is(200);
+        if by_password {
+            let password = json!({"password": PASSWORD});
+            let path = format!("~/users/{alice}/password");
+            world.put(&olivia, &path, password).await.is(204);
+        } else {
+            world.delete(&olivia, &format!("~/users/{alice}/tokens")).await.is(204);
+        }
+        exchange(&world, &granted, VERIFIER, REDIRECT).await.is(401);
+        assert_eq!(poll(&world, &begun).await.unwrap_err(), "expired_token");
+    }
 }
 
 async fn a_person_and_a_network_have_few_grants(world: World) {

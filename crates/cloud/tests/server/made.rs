@@ -58,5 +58,5 @@ async fn the_etag_of_what_was_made_is_the_one_that_is_got_next(world: World) {
             world.send(gone).await.is(204);
         }
     }
-    assert_eq!((followed, without), (Kind::resources().count(), 4));
+    assert_eq!((followed, without), (Kind::resources().count(), 5));
 }

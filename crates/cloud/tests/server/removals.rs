@@ -60,7 +60,7 @@ async fn tokens_are_revoked_before_they_are_deleted(world: World) {
             world.get(token, "/v3/account").await.is(200);
         }
         let kept = if changes {
-            let change = json!({"old_password": PASSWORD, "new_password": format!("{PASSWORD} 2")});
+            let change = json!({"old_password": PASSWORD, "new_password": format!("{PASSWORD} 2"), "end_tokens": true});
             world.put(&login, "/v3/account/password", change).await.is(204);
             let back = json!({"old_password": format!("{PASSWORD} 2"), "new_password": PASSWORD});
             world.get(&other, "/v3/account").await.is(401);

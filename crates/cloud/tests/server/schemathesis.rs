@@ -110,6 +110,10 @@ impl Filled {
         .await;
         let team = json!({"name": name, "user_ids": [user]});
         self.make(&format!("{ORGANIZATION}/teams/{{}}"), team).await;
+        let account = format!("{ORGANIZATION}/service-accounts/{{}}");
+        self.make(&account, json!({"name": name})).await;
+        self.make(&format!("{account}/tokens/{{}}"), json!({"name": name}))
+            .await;
         let invitation = json!({"email": format!("{name}@example.net"), "team_ids": null, "expires_at": null});
         self.make(&format!("{ORGANIZATION}/invitations/{{}}"), invitation).await;
         let registry = json!({"serveraddress": format!("{name}.example.org"), "description": name});

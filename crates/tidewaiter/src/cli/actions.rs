@@ -7,9 +7,11 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use tidewaiter_api::InvalidValue;
 use tidewaiter_api::values::EndTime;
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{Slug, TargetVersion, Version};
 use tidewaiter_cloud::server::principal::OrgRole;
 
+use super::cloud::KindParser;
 use super::{
     AcceptArgs, AccountPlace, CloudFormat, ClusterPlace, Confirmation, InvitationsCommand, InviteArgs, NodePoolPlace,
     OrganizationPlace,
@@ -55,7 +57,7 @@ pub(crate) enum ActionCommand {
         )]
         expires_at: Option<Value>,
     },
-    /// Sets the password of a user, or your own; the user's tokens become invalid, except your current one
+    /// Sets the password of a user, or your own; the user's logins end, except your current one
     SetPassword(SetPasswordArgs),
     /// Ends all logins of a user and revokes the user's tokens
     EndLogins(ActionUser),
@@ -68,7 +70,7 @@ pub(crate) enum ActionCommand {
     Accept(AcceptArgs),
     /// Removes everything of a person after confirmation: logins, tokens, SSH keys, role bindings, operator rights
     Offboard(OffboardArgs),
-    /// Manages your own tokens, for programs
+    /// Manages tokens for programs: your own, or those of a service account
     #[command(subcommand)]
     Tokens(TokensCommand),
     /// Manages the API keys of a cluster
@@ -159,14 +161,45 @@ pub(crate) struct SetPasswordArgs {
     )]
     pub(crate) old_password_file: Option<PathBuf>,
 
+    /// Also revokes the tokens of programs
+    #[arg(long)]
+    pub(crate) end_tokens: bool,
+
     #[command(flatten)]
     pub(crate) place: OrganizationPlace,
 }
 
+/// The owner of tokens.
+#[derive(Debug, Args)]
+pub(crate) struct TokenOwner {
+    /// The service account, by name or id [default: yourself]
+    #[arg(long, value_name = "ACCOUNT")]
+    pub(crate) service_account: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) place: OrganizationPlace,
+}
+
+/// The scope of a new token; without a flag, the token has all permissions of its owner.
+#[derive(Debug, Args)]
+pub(crate) struct ScopeFlags {
+    /// A kind that the token is limited to; may be repeated
+    #[arg(long = "kind", value_name = "KIND", value_parser = KindParser, ignore_case = true)]
+    pub(crate) kinds: Vec<Kind>,
+
+    /// A cluster that the token is limited to, by name or id; may be repeated
+    #[arg(long = "cluster", value_name = "CLUSTER")]
+    pub(crate) clusters: Vec<String>,
+
+    /// Limits the token to reading
+    #[arg(long)]
+    pub(crate) read_only: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokensCommand {
-    /// Lists your tokens and logins
-    List(ListArgs<AccountPlace>),
+    /// Lists tokens, and your logins
+    List(ListArgs<TokenOwner>),
     /// Creates a token, which is shown only once
     Create {
         /// Its name, for the list
@@ -177,7 +210,10 @@ pub(crate) enum TokensCommand {
         days: u32,
 
         #[command(flatten)]
-        place: AccountPlace,
+        scope: ScopeFlags,
+
+        #[command(flatten)]
+        owner: TokenOwner,
     },
     /// Revokes a token after confirmation
     Revoke {
@@ -188,7 +224,7 @@ pub(crate) enum TokensCommand {
         confirmation: Confirmation,
 
         #[command(flatten)]
-        place: AccountPlace,
+        owner: TokenOwner,
     },
 }
 

@@ -101,6 +101,7 @@ fn completed(path: &[&str], arg: &Arg, positionals: &[&str]) -> Option<Completed
         (None, "OBJECT") => super::cloud::kind_of(positionals.first()?)?,
         (_, "CLUSTER") => Kind::Cluster,
         (_, "POOL") => Kind::NodePool,
+        (_, "ACCOUNT") => Kind::ServiceAccount,
         (_, "USER" | "MEMBER" | "OPERATOR") => Kind::User,
         (_, "POLICY") => Kind::AutoscalingPolicy,
         (_, "UPGRADE") => Kind::Upgrade,
@@ -134,6 +135,10 @@ mod tests {
             ("tidewaiter cloud api-keys list --context", Some(CloudContext)),
             ("tidewaiter cloud context use", Some(CloudContext)),
             ("tidewaiter cloud tokens create", None),
+            (
+                "tidewaiter cloud tokens list --service-account",
+                Some(Object(Kind::ServiceAccount)),
+            ),
             ("tidewaiter version --cloud-context", Some(CloudContext)),
             ("tidewaiter version --context", Some(KubeContext)),
             ("tidewaiter upgrade plan a --context", Some(KubeContext)),

@@ -4,19 +4,19 @@
 use std::path::Path as File;
 
 use anyhow::{Context as _, Result, anyhow};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 
 use super::apply::confirm;
-use super::output::{list, print, time, value};
+use super::output::{is_table, list, print, time, value};
 use super::session::{Session, request, text};
 use super::upgrades::{self, Change};
 use crate::cli::{
-    ActionCommand, ActionUser, ApiKeysCommand, CloudFormat, CloudPlace, OrganizationPlace, PolicyArgs, SetPasswordArgs,
-    TokensCommand,
+    ActionCommand, ActionUser, ApiKeysCommand, CloudFormat, CloudPlace, OrganizationPlace, PolicyArgs, ScopeFlags,
+    SetPasswordArgs, TokenOwner, TokensCommand,
 };
 use crate::password::{self, Variable};
 use crate::text_file;
@@ -76,48 +76,59 @@ async fn member(user: &ActionUser) -> Result<(Session, Path)> {
 
 async fn set_password(args: &SetPasswordArgs) -> Result<()> {
     let new = |prompt: &str| password::read(Variable::NewPassword, args.password_file.as_deref(), prompt, true);
-    let (session, request, done) = if let Some(member) = &args.member {
+    let (session, path, mut body, done) = if let Some(member) = &args.member {
         let user = ActionUser {
             member: member.clone(),
             place: args.place.clone(),
         };
         let (session, path) = self::member(&user).await?;
         let body = json!({ "password": new(&format!("New password of {member}"))? });
-        let request = request(Method::PUT, path.below("password"), body, None);
-        (session, request, format!("the password of {member} is set\n"))
+        let done = format!("the password of {member} is set\n");
+        (session, path.below("password"), body, done)
     } else {
         let session = Session::open(&args.place)?;
         let old = password::current(args.old_password_file.as_deref(), "Your current password")?;
         let body = json!({ "old_password": old, "new_password": new("Your new password")? });
-        let request = request(Method::PUT, Path::new(["account", "password"]), body, None);
-        (session, request, "your password is set\n".to_owned())
+        let path = Path::new(["account", "password"]);
+        (session, path, body, "your password is set\n".to_owned())
     };
+    if args.end_tokens {
+        body["end_tokens"] = Value::Bool(true);
+    }
+    let request = request(Method::PUT, path, body, None);
     // The server counts attempts.
     session.send(&Request { once: true, ..request }).await?;
     print(&done)
 }
 
 async fn tokens(command: &TokensCommand) -> Result<()> {
-    let path = Path::new(["account", "tokens"]);
+    let owner = match command {
+        TokensCommand::List(args) => &args.place,
+        TokensCommand::Create { owner, .. } | TokensCommand::Revoke { owner, .. } => owner,
+    };
+    let session = Session::open(&owner.place)?;
+    let path = tokens_of(&session, owner).await?;
     match command {
         TokensCommand::List(args) => {
-            let session = Session::open(&args.place)?;
-            let found = session.list(path).await?;
-            let columns = ["name", "created_at", "expires_at", "id"];
+            let mut found = session.list(path).await?;
+            if is_table(&args.output) {
+                found.iter_mut().for_each(put_scope_in_words);
+            }
+            let columns = ["name", "created_at", "expires_at", "scope", "id"];
             list(&session, &args.output, "Token", &columns, &found).await
         }
-        TokensCommand::Create { name, days, place } => {
-            let body = json!({ "name": name, "expires_in_seconds": days * DAY });
-            let session = Session::open(place)?;
+        TokensCommand::Create { name, days, scope, .. } => {
+            let mut body = json!({ "name": name, "expires_in_seconds": days * DAY });
+            let scope = scope_of(&session, scope).await?;
+            if !scope.is_empty() {
+                body["scope"] = scope.into();
+            }
             let made = session.send(&request(Method::POST, path, body, None)).await?;
             value(&CloudFormat::Yaml, &made)
         }
         TokensCommand::Revoke {
-            token,
-            confirmation,
-            place,
+            token, confirmation, ..
         } => {
-            let session = Session::open(place)?;
             let id = if token.parse::<UserId>().is_ok() {
                 token.clone()
             } else {
@@ -137,6 +148,53 @@ async fn tokens(command: &TokensCommand) -> Result<()> {
             session.send(&Request::new(Method::DELETE, path.below(&id))).await?;
             print(&format!("revoked {token}\n"))
         }
+    }
+}
+
+/// The path of the tokens of a service account, or of the user.
+async fn tokens_of(session: &Session, owner: &TokenOwner) -> Result<Path> {
+    let Some(account) = &owner.service_account else {
+        return Ok(Path::new(["account", "tokens"]));
+    };
+    let accounts = session.organization()?.below(Kind::ServiceAccount.facts().segment);
+    let id = session.id(Kind::ServiceAccount, &accounts, account).await?;
+    Ok(accounts.below(id).below("tokens"))
+}
+
+/// The scope of a new token; empty without a flag.
+async fn scope_of(session: &Session, flags: &ScopeFlags) -> Result<Map<String, Value>> {
+    let mut scope = Map::new();
+    if !flags.kinds.is_empty() {
+        let kinds: Vec<&str> = flags.kinds.iter().map(|kind| kind.word()).collect();
+        scope.insert("kinds".to_owned(), kinds.into());
+    }
+    if !flags.clusters.is_empty() {
+        let list = session.organization()?.below("clusters");
+        let mut ids = Vec::new();
+        for cluster in &flags.clusters {
+            ids.push(session.id(Kind::Cluster, &list, cluster).await?);
+        }
+        scope.insert("clusters".to_owned(), ids.into());
+    }
+    if flags.read_only {
+        scope.insert("verbs".to_owned(), json!(["read"]));
+    }
+    Ok(scope)
+}
+
+/// Replaces the scope of a token by words: `read registries clusters: 2`.
+fn put_scope_in_words(token: &mut Value) {
+    let scope = &token["scope"];
+    let named = |field: &str| {
+        let names = scope[field].as_array().into_iter().flatten();
+        names.filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+    };
+    let clusters = scope["clusters"].as_array().map(Vec::len);
+    let clusters = clusters.map_or_else(String::new, |number| format!("clusters: {number}"));
+    let words = [named("verbs"), named("kinds"), clusters];
+    let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    if !words.is_empty() {
+        token["scope"] = words.join(" ").into();
     }
 }
 

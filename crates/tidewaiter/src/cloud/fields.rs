@@ -59,6 +59,7 @@ pub(super) fn document(kind: Kind, flags: &FieldFlags) -> Result<Option<Document
 fn flags_of(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::User => &["name", "email", "role", "password-file"],
+        Kind::ServiceAccount => &["name", "role", "description"],
         Kind::SshKey => &["name", "key-file"],
         Kind::Team => &["name", "member", "description"],
         Kind::Registry => &["address", "provider", "username", "password-file", "description"],

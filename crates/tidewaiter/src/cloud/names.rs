@@ -120,6 +120,7 @@ impl Names {
             let actor = text(row, "actor").to_owned();
             row["by"] = match actor.split_once(':') {
                 Some(("user", id)) => self.of(id),
+                Some(("service_account", id)) => format!("service account {}", self.of(id)),
                 Some(("cluster", id)) => format!("cluster {}", self.of(id)),
                 _ => actor,
             }
@@ -149,6 +150,7 @@ fn lists(session: &Session, rows: &[Value], known: &HashMap<String, String>) -> 
     for row in rows {
         match text(row, "actor").split_once(':') {
             Some(("user", _)) => wanted.insert((Kind::User, "")),
+            Some(("service_account", _)) => wanted.insert((Kind::ServiceAccount, "")),
             Some(("cluster", _)) => wanted.insert((Kind::Cluster, "")),
             _ => false,
         };

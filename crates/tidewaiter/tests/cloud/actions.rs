@@ -163,6 +163,35 @@ async fn roles_passwords_and_logins_of_users() {
     assert_eq!(out, "logged out of bob\n");
 }
 
+/// Tokens that are limited to kinds, clusters and reading, and those of a service account.
+async fn service_accounts_and_scopes(real: &Real) {
+    let organization = format!(
+        "/v3/organizations/{}",
+        real.cluster["organization_id"].as_str().unwrap()
+    );
+    let of = |list: &str| format!("{organization}/{list}");
+    let made = real.types("tokens create viewer --kind registry --read-only").await;
+    let token = field(&made, "token");
+    assert_eq!(real.status(&token, &of("registries")).await, 200);
+    assert_eq!(real.status(&token, &of("roles")).await, 403);
+    real.types("tokens create deployer --cluster production").await;
+    let listed = real.types("tokens list").await;
+    for words in ["SCOPE", "read registries", "clusters: 1"] {
+        assert!(listed.contains(words), "{words} in {listed}");
+    }
+    real.types("create service-account --name robot --role admin").await;
+    let mine = "tokens create ci --service-account robot --days 365";
+    let token = field(&real.types(mine).await, "token");
+    assert_eq!(real.status(&token, &of("roles")).await, 200);
+    let listed = real.types("tokens list --service-account robot").await;
+    assert!(listed.contains("ci") && !listed.contains("viewer"), "{listed}");
+    real.types("tokens revoke ci --service-account robot --yes").await;
+    assert_eq!(real.status(&token, &of("roles")).await, 401);
+    let token = field(&real.types(mine).await, "token");
+    real.types("delete service-account robot --yes").await;
+    assert_eq!(real.status(&token, &of("roles")).await, 401);
+}
+
 #[tokio::test]
 async fn tokens_and_keys_are_shown_once_and_revoked() {
     let real = real().await;
@@ -176,6 +205,7 @@ async fn tokens_and_keys_are_shown_once_and_revoked() {
     real.types("tokens revoke ci --yes").await;
     assert_eq!(real.status(&token, "/v3/account").await, 401);
     real.refused("tokens revoke ci", &["no token \"ci\""]).await;
+    service_accounts_and_scopes(&real).await;
 
     let cluster = format!(
         "/v3/organizations/{}/clusters/{}",

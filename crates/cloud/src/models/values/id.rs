@@ -48,6 +48,7 @@ ids! {
     UserId, "a user";
     SshKeyId, "an SSH key";
     TeamId, "a team";
+    ServiceAccountId, "a service account";
     RegistryId, "a registry";
     ProviderId, "a provider";
     ClusterId, "a cluster";

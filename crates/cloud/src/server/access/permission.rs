@@ -1,27 +1,42 @@
 //! Access control: decided from the table of endpoints, the path and the caller, before any lookup. Therefore an
 //! organization of others and one that does not exist give the same response, in the same time.
+//!
+//! A token with a scope has the part of its owner's permissions that the scope names, and an endpoint that fits no part
+//! of a scope is refused. Neither such a token nor a service account gives anybody access to the cloud or to nodes:
+//! what it could create would outlive its token.
 
+use http::Method;
+
+use crate::models::values::ClusterId;
+use crate::models::{Kind, ScopeVerb, TokenScope};
 use crate::server::http::call::PathIds;
-use crate::server::http::endpoint::Permission;
+use crate::server::http::endpoint::{Endpoint, Permission};
 use crate::server::principal::Principal;
 use crate::server::refusal::Refusal;
+use crate::server::store::Action;
 
-/// Checks that `principal` has the permission `may` for the path `place`.
+/// Checks that `principal` may send a request to `endpoint` with the path `place`.
 ///
 /// # Errors
 /// 401 without a valid token, 404 for a caller who may not know whether the object exists, 403 for other callers
 /// without permission.
-pub fn allow(may: Permission, principal: Option<&Principal>, place: PathIds) -> Result<(), Refusal> {
-    if may == Permission::Anyone {
+pub fn allow(endpoint: &Endpoint, principal: Option<&Principal>, place: PathIds) -> Result<(), Refusal> {
+    if endpoint.may == Permission::Anyone {
         return Ok(());
     }
-    let Some(principal) = principal else {
-        return Err(Refusal::unauthenticated());
-    };
+    let principal = principal.ok_or_else(Refusal::unauthenticated)?;
+    check_role(endpoint.may, principal, place)?;
+    check_scope(endpoint, principal, place)
+}
+
+fn check_role(may: Permission, principal: &Principal, place: PathIds) -> Result<(), Refusal> {
     match may {
         Permission::Anyone | Permission::Known => Ok(()),
         Permission::User => match principal {
             Principal::User { .. } => Ok(()),
+            Principal::ServiceAccount { .. } => Err(Refusal::forbidden(
+                "only users may do this; you are authenticated as a service account",
+            )),
             Principal::Cluster { .. } => Err(Refusal::forbidden(
                 "only users may do this; you are authenticated as a cluster",
             )),
@@ -33,9 +48,10 @@ pub fn allow(may: Permission, principal: Option<&Principal>, place: PathIds) -> 
         Permission::Organization { role, cluster, own } => {
             let organization = place.organization.ok_or_else(Refusal::not_found)?;
             match principal {
-                Principal::User { id, .. } => {
+                Principal::User { .. } | Principal::ServiceAccount { .. } => {
                     let has = principal.role_in(organization).ok_or_else(Refusal::not_found)?;
-                    if has >= role || (own && place.user == Some(*id)) {
+                    let is_own = principal.user().is_some_and(|user| place.user == Some(user));
+                    if has >= role || (own && is_own) {
                         return Ok(());
                     }
                     Err(Refusal::forbidden(format!(
@@ -57,4 +73,64 @@ pub fn allow(may: Permission, principal: Option<&Principal>, place: PathIds) -> 
             }
         }
     }
+}
+
+/// Checks what is refused to service accounts and to tokens with a scope, whatever the role.
+fn check_scope(endpoint: &Endpoint, principal: &Principal, place: PathIds) -> Result<(), Refusal> {
+    let scope = match principal {
+        Principal::User { scope: None, .. } | Principal::Cluster { .. } => return Ok(()),
+        Principal::User { scope, .. } | Principal::ServiceAccount { scope, .. } => scope.as_deref(),
+    };
+    if is_about_itself(endpoint, place) {
+        return Ok(());
+    }
+    if gives_access(endpoint) {
+        let message = "service accounts and tokens with a scope do not change users, SSH keys, service accounts or \
+                       tokens, have nothing to do with invitations, grant no logins, and get no token for kubectl: log \
+                       in as a user";
+        return Err(Refusal::forbidden(message));
+    }
+    if scope.is_none_or(|scope| includes(scope, endpoint, place)) {
+        return Ok(());
+    }
+    let message =
+        "the scope of the token does not include this: use a token with another scope (kinds, clusters, verbs)";
+    Err(Refusal::forbidden(message))
+}
+
+/// Returns true for what a program does with its own token: show its owner, and revoke it.
+fn is_about_itself(endpoint: &Endpoint, place: PathIds) -> bool {
+    match (endpoint.method.as_str(), &*endpoint.path) {
+        ("GET", "/v3/authenticate" | "/v3/account") => true,
+        // What is not an id is `current`, or is not found.
+        ("DELETE", "/v3/account/tokens/{id}") => place.item.is_none(),
+        _ => false,
+    }
+}
+
+/// Returns true if a request may give a user or a program access to the cloud, a node or a kube-apiserver. Whom an
+/// invitation gives access is shown to people only.
+fn gives_access(endpoint: &Endpoint) -> bool {
+    let is_of_people = matches!(endpoint.kind, Some(Kind::User | Kind::SshKey | Kind::ServiceAccount));
+    let writes = endpoint.method != Method::GET;
+    let issues = matches!(endpoint.reveals, Some((Action::Issue, _)));
+    let invites = endpoint.kind == Some(Kind::Invitation);
+    issues || invites || (writes && (is_of_people || endpoint.may == Permission::User))
+}
+
+/// Returns true if `scope` includes the request. Credentials are only for a scope that names their kind: those of
+/// registries are left out otherwise, and those without a kind, such as API keys and scripts, are for none.
+fn includes(scope: &TokenScope, endpoint: &Endpoint, place: PathIds) -> bool {
+    let is_named = endpoint.kind.is_some_and(|kind| scope.names(kind));
+    let shows_key = endpoint.is_shown_once || (endpoint.kind == Some(Kind::Cluster) && endpoint.method == Method::POST);
+    let shows_secret = shows_key || endpoint.reveals.is_some_and(|(_, kind)| kind != Kind::Registry);
+    let in_kinds = is_named || (scope.kinds.is_none() && !shows_secret);
+    let verb = match endpoint.method {
+        Method::GET => ScopeVerb::Read,
+        _ => ScopeVerb::Write,
+    };
+    let in_cluster = |clusters: &Vec<ClusterId>| place.cluster.is_some_and(|id| clusters.contains(&ClusterId(id)));
+    in_kinds
+        && scope.verbs.as_ref().is_none_or(|verbs| verbs.contains(&verb))
+        && scope.clusters.as_ref().is_none_or(in_cluster)
 }

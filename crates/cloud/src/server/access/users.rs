@@ -11,12 +11,13 @@ use crate::server::principal::{OrgRole, Principal};
 use crate::server::refusal::Refusal;
 use crate::server::store::{Row, Source, Transaction, membership_id};
 
-/// The role of a membership.
+/// The role of a membership or a service account.
 pub(crate) fn role_of(membership: &Row) -> Option<OrgRole> {
     membership.text("role").and_then(OrgRole::of)
 }
 
-/// The end of the access of a user, of a membership, of a role binding, or of an SSH key; `None` if it does not end.
+/// The end of the access of a user, a service account, a membership, a role binding, or an SSH key; `None` if it does
+/// not end.
 pub(crate) fn end_of(row: &Row) -> Option<EndTime> {
     row.text("expires_at").and_then(EndTime::of_field)
 }
@@ -27,7 +28,7 @@ pub(crate) fn end_in_team(team: &Row, user: &str) -> Option<EndTime> {
     EndTime::of_field(end.as_str()?)
 }
 
-/// Checks that the access of a user has not ended.
+/// Checks that the access of a user or a service account has not ended.
 pub(crate) fn not_ended(user: &Row, now: Timestamp) -> Result<(), Refusal> {
     match end_of(user).filter(|end| end.has_passed(now)) {
         Some(end) => {

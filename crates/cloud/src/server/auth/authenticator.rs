@@ -1,4 +1,5 @@
-//! Authenticates a request by its token: a JSON Web Token of a user or a cluster, or the API key of a cluster.
+//! Authenticates a request by its token: a JSON Web Token of a user, a service account or a cluster, or the API key of
+//! a cluster.
 //!
 //! A verified token is cached by its digest, until a change that may affect its owner or the token: a revocation takes
 //! effect with the next request, and the identities of others stay cached. The id in an API key is no secret: an
@@ -19,8 +20,8 @@ use moka::future::Cache;
 use tidewaiter_kit::SharedClock;
 use uuid::Uuid;
 
-use crate::models::Kind;
-use crate::models::values::EndTime;
+use crate::models::values::{EndTime, ServiceAccountId};
+use crate::models::{InvalidField, Kind, TokenScope, Unknown, parse};
 use crate::server::Error;
 use crate::server::access::users::{end_of, not_ended, role_of};
 use crate::server::digest::{head, uuid};
@@ -33,11 +34,18 @@ use crate::server::store::{Row, Store};
 /// The maximum number of cached identities.
 const IDENTITIES: u64 = 20_000;
 
-/// The id of the user or API key for which a token was issued, and the next end of a membership of the user.
+/// The field of a token's document with its scope.
+pub(crate) const SCOPE: &str = "scope";
+
+/// The id of the user, service account or API key for which a token was issued, and the next end of a membership of the
+/// user.
 type Issued = (Uuid, Option<EndTime>);
 
-/// The end of a user's access, and the next end of a membership of the user.
+/// The end of the access of a user or a service account, and the next end of a membership of the user.
 type Ends = [Option<EndTime>; 2];
+
+/// A user or a service account, and the scope of its token.
+type Live = (Row, Option<Arc<TokenScope>>);
 
 /// The token of a request.
 pub(crate) struct Token<'a>(&'a str);
@@ -166,7 +174,9 @@ impl Authenticator {
         let mut depends_on = vec![proof, key];
         match &principal {
             Principal::User { id, memberships, .. } => depends_on.extend(memberships.keys().chain([id])),
-            Principal::Cluster { id, organization } => depends_on.extend([id, organization]),
+            Principal::ServiceAccount { id, organization, .. } | Principal::Cluster { id, organization } => {
+                depends_on.extend([id, organization]);
+            }
         }
         let known = Arc::new(Authenticated {
             depends_on,
@@ -211,68 +221,119 @@ impl Authenticator {
         }))
     }
 
-    /// The caller. The token of a user expires with the user's access at the latest.
+    /// The caller. The token of a user or a service account expires with the owner's access at the latest.
     async fn by_claims(&self, claims: &mut Claims) -> Result<Option<(Principal, Issued)>, Error> {
-        let user = match &claims.token_use {
-            TokenUse::Kubernetes { user, .. } => *user,
-            TokenUse::User(user) => {
-                // A token is revoked by deleting its row.
-                let row = self.store.get(Kind::Token, &claims.id.to_string()).await?;
-                if row.is_none_or(|row| row.parent_id != user.to_string()) {
-                    return Ok(None);
-                }
-                *user
+        // A token is revoked by deleting its row.
+        let token = match &claims.token_use {
+            TokenUse::Kubernetes { .. } => None,
+            _ => self.store.get(Kind::Token, &claims.id.to_string()).await?,
+        };
+        let found = match (&claims.token_use, token) {
+            (TokenUse::Kubernetes { user, .. }, _) => self.user_principal(user.0, None).await?,
+            (TokenUse::User(user), Some(token)) if token.parent_id == user.to_string() => {
+                self.user_principal(user.0, Some(&token)).await?
             }
-            TokenUse::Cluster(cluster) => {
-                let row = self.store.get(Kind::Token, &claims.id.to_string()).await?;
-                let Some(row) = row.filter(|row| row.cluster_id == cluster.to_string()) else {
-                    return Ok(None);
-                };
+            (TokenUse::ServiceAccount(account), Some(token)) if token.parent_id == account.to_string() => {
+                self.service_account(*account, &token).await?
+            }
+            (TokenUse::Cluster(cluster), Some(token)) if token.cluster_id == cluster.to_string() => {
                 let principal = Principal::Cluster {
                     id: cluster.0,
-                    organization: uuid(&row.organization_id),
+                    organization: uuid(&token.organization_id),
                 };
                 // A token of a removed key or cluster may not yet be deleted.
-                let key = self.store.get(Kind::ApiKey, &row.parent_id).await?;
-                let exists = key.is_some() && self.store.get(Kind::Cluster, &row.cluster_id).await?.is_some();
-                return Ok(exists.then(|| (principal, (uuid(&row.parent_id), None))));
+                let key = self.store.get(Kind::ApiKey, &token.parent_id).await?;
+                let exists = key.is_some() && self.store.get(Kind::Cluster, &token.cluster_id).await?.is_some();
+                return Ok(exists.then(|| (principal, (uuid(&token.parent_id), None))));
             }
+            _ => None,
         };
-        let Some((principal, [end, until])) = self.user_principal(user.0).await? else {
+        let Some((principal, [end, until])) = found else {
             return Ok(None);
         };
         if let Some(end) = end {
             claims.expires_at = claims.expires_at.min(end.get());
         }
-        Ok(Some((principal, (user.0, until))))
+        let id = match &principal {
+            Principal::User { id, .. } | Principal::ServiceAccount { id, .. } | Principal::Cluster { id, .. } => *id,
+        };
+        Ok(Some((principal, (id, until))))
     }
 
     /// A user with the roles in all organizations, the end of the user's access, and the first end of a role; `None` if
-    /// there is no such user.
+    /// there is no such user, or the scope of `token` is unreadable.
     ///
     /// # Errors
     /// 401 with the end if the access has ended: only the user has a token that proves so much.
-    async fn user_principal(&self, user: Uuid) -> Result<Option<(Principal, Ends)>, Error> {
+    async fn user_principal(&self, user: Uuid, token: Option<&Row>) -> Result<Option<(Principal, Ends)>, Error> {
         let id = user.to_string();
-        let Some(row) = self.store.get(Kind::User, &id).await? else {
+        let Some((row, scope)) = self.live(Kind::User, &id, token).await? else {
             return Ok(None);
         };
-        let (end, now) = (end_of(&row), self.clock.now());
-        not_ended(&row, now)?;
+        let now = self.clock.now();
         let has_ended = |end: Option<EndTime>| end.is_some_and(|end| end.has_passed(now));
         let mut memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
         memberships.retain(|row| !has_ended(end_of(row)));
         let until = memberships.iter().filter_map(end_of).min();
-        let operator = self.store.get(Kind::Operator, &id).await?.is_some();
+        let operator = scope.is_none() && self.store.get(Kind::Operator, &id).await?.is_some();
         let membership = |row: &Row| Some((uuid(&row.organization_id), role_of(row)?));
         let memberships: BTreeMap<Uuid, OrgRole> = memberships.iter().filter_map(membership).collect();
         let principal = Principal::User {
             id: user,
             memberships,
             operator,
+            scope,
         };
-        Ok(Some((principal, [end, until])))
+        Ok(Some((principal, [end_of(&row), until])))
     }
+
+    /// A service account, and the end of its access; `None` as for a user.
+    ///
+    /// # Errors
+    /// As for a user.
+    async fn service_account(
+        &self,
+        account: ServiceAccountId,
+        token: &Row,
+    ) -> Result<Option<(Principal, Ends)>, Error> {
+        let live = self
+            .live(Kind::ServiceAccount, &account.to_string(), Some(token))
+            .await?;
+        let Some((row, scope)) = live else {
+            return Ok(None);
+        };
+        // No service account is an owner, whatever the database says.
+        let Some(role) = role_of(&row).filter(|role| *role < OrgRole::Owner) else {
+            return Ok(None);
+        };
+        let principal = Principal::ServiceAccount {
+            id: account.0,
+            organization: uuid(&row.organization_id),
+            role,
+            scope,
+        };
+        Ok(Some((principal, [end_of(&row), None])))
+    }
+
+    /// The user or service account `id`, and the scope of its `token`; `None` if there is none of this id, or the scope
+    /// is unreadable: a newer version may have written it.
+    ///
+    /// # Errors
+    /// 401 with the end if the access has ended.
+    async fn live(&self, kind: Kind, id: &str, token: Option<&Row>) -> Result<Option<Live>, Error> {
+        let Some(row) = self.store.get(kind, id).await? else {
+            return Ok(None);
+        };
+        not_ended(&row, self.clock.now())?;
+        let scope = token.map(scope_of).transpose();
+        Ok(scope.ok().map(|scope| (row, scope.flatten())))
+    }
+}
+
+/// The scope of a token; `None` without a limit.
+fn scope_of(token: &Row) -> Result<Option<Arc<TokenScope>>, InvalidField> {
+    let read = |scope: &serde_json::Value| parse(scope.to_string().as_bytes(), Unknown::Refuse).map(Arc::new);
+    token.spec.get(SCOPE).map(read).transpose()
 }
 
 impl Authenticated {

@@ -157,7 +157,7 @@ pub(super) async fn change_profile(sent: Posted) -> Response {
 pub(super) async fn change_password(sent: Posted) -> Response {
     let name = |field| format!("{SECRET}{field}");
     let [old, new] = ["old_password", "new_password"].map(name);
-    let effect = html! { p { "All other logins and tokens of yours become invalid. This session stays." } };
+    let effect = html! { p { "All other logins of yours end. This session and the tokens of programs stay." } };
     let asks = html! {
         (secret("Current password", &old, "current-password"))
         (secret("New password (12 to 256 characters)", &new, "new-password"))

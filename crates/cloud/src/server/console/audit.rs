@@ -163,7 +163,7 @@ fn content(here: &str, query: &FormFields, part: &Part, directory: Option<&Direc
     }
 }
 
-/// The author of a change: `user:ID`, `cluster:ID` or a word.
+/// The author of a change: `user:ID`, `service_account:ID`, `cluster:ID` or a word.
 fn actor(actor: &str, name: impl Fn(&str) -> Markup) -> Markup {
     let Some((_, id)) = actor.split_once(':') else {
         return html! { (actor) };

@@ -1,4 +1,5 @@
-//! The session of a signed-in person: a cookie with the token of a login, which the API checks as everywhere.
+//! The session of a signed-in person: a cookie with the token of a login, which the API checks as everywhere. A token
+//! with a scope, or of a service account, opens none.
 //!
 //! A form is accepted only from a page of this server: by the headers with which a browser says where a request begins,
 //! and by a token in the form that only a page of the same session has.
@@ -22,7 +23,11 @@ use super::page::failed;
 use crate::client::Path;
 use crate::models::Account;
 use crate::models::{Unknown, parse};
+use crate::server::Error;
 use crate::server::digest::head;
+use crate::server::http::errors::busy;
+use crate::server::keys::token::AcceptedUses;
+use crate::server::principal::Principal;
 
 /// A browser sends a cookie of this prefix only to this host and only over TLS, or to the own machine, and no other
 /// host can have set it.
@@ -71,6 +76,7 @@ impl FromRequestParts<Console> for Session {
             Err(problem) => return Err(failed(None, &problem)),
         };
         let account = account.map_err(|error| failed(None, &Problem::internal(&error)))?;
+        check_unscoped(console, &token).await?;
         let csrf = URL_SAFE_NO_PAD.encode(head::<32>(format!("csrf {token}").as_bytes()));
         let now = console.app.clock.now();
         // The list is refused to everybody else.
@@ -82,6 +88,23 @@ impl FromRequestParts<Console> for Session {
             now,
             is_operator,
         })
+    }
+}
+
+/// Checks that the token of a session is one of a user, without a scope: a page shows and does what a person may.
+async fn check_unscoped(console: &Console, token: &str) -> Result<(), Response> {
+    let authorization = format!("JWT {token}");
+    let authenticator = &console.app.authenticator;
+    match authenticator.authenticate(&authorization, AcceptedUses::Api).await {
+        Ok(Some(caller)) if matches!(caller.principal, Principal::User { scope: None, .. }) => Ok(()),
+        Ok(_) => {
+            let problem = Problem::forbidden("the console is for people: sign in, without a token that has a scope");
+            let mut response = failed(None, &problem);
+            end(&mut response);
+            Err(response)
+        }
+        Err(Error::Refused(refusal)) => Err(failed(None, &refusal.into())),
+        Err(_) => Err(failed(None, &busy("the database is not available").into())),
     }
 }
 

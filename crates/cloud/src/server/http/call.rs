@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::conditions::{Condition, matches};
 use super::endpoint::Endpoint;
 use crate::models::{Kind, ParameterType};
-use crate::server::principal::Authenticated;
+use crate::server::principal::{Authenticated, Principal};
 use crate::server::refusal::Refusal;
 use crate::server::store::{Author, Origin};
 
@@ -22,6 +22,8 @@ pub struct PathIds {
     pub organization: Option<Uuid>,
     pub cluster: Option<Uuid>,
     pub user: Option<Uuid>,
+    /// The id of the item.
+    pub item: Option<Uuid>,
 }
 
 /// A request whose caller has the required permission.
@@ -67,6 +69,7 @@ impl Call {
             organization: self.id("organization_id").ok(),
             cluster: self.id("cluster_id").ok(),
             user: self.id("user_id").ok(),
+            item: self.id("id").ok(),
         }
     }
 
@@ -156,9 +159,12 @@ impl Call {
         }
     }
 
-    /// The id of the user who creates an object; empty for a cluster.
+    /// The id of the user or service account that creates an object; empty for a cluster.
     pub(crate) fn owner(&self) -> String {
-        self.user().map_or_else(|_| String::new(), |user| user.to_string())
+        match self.caller.as_ref().map(|caller| &caller.principal) {
+            Some(Principal::User { id, .. } | Principal::ServiceAccount { id, .. }) => id.to_string(),
+            _ => String::new(),
+        }
     }
 
     pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {

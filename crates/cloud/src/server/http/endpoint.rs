@@ -39,7 +39,8 @@ pub struct Endpoint {
     /// The section in the description.
     pub tag: &'static str,
     pub may: Permission,
-    /// The kind of the objects, if its handler is shared by several kinds.
+    /// The kind of the objects, if its handler is shared by several kinds, or the scope of a token can name it. Without
+    /// one, a token whose scope names kinds is refused.
     pub kind: Option<Kind>,
     /// The query parameters, besides shared ones.
     pub query: &'static [Parameter],

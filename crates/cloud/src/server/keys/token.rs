@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::signing::KeyRing;
 use crate::models::CLUSTER_AUDIENCE;
-use crate::models::values::{ClusterId, TeamId, UserId};
+use crate::models::values::{ClusterId, ServiceAccountId, TeamId, UserId};
 use crate::signature::signature_only;
 
 /// The maximum length of a token, in bytes. With the rest of a request's head it fits into the limits of proxies.
@@ -28,12 +28,15 @@ const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 const TYPE: &str = "JWT";
 
 const CLUSTER: &str = "containership.io/cluster_id#";
+const SERVICE_ACCOUNT: &str = "containership.io/service_account_id#";
 
 /// The owner and the use of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenUse {
     /// A user, for this API.
     User(UserId),
+    /// A service account, for this API.
+    ServiceAccount(ServiceAccountId),
     /// A cluster, for this API.
     Cluster(ClusterId),
     /// A user, for the kube-apiserver of one cluster. Not valid for this API.
@@ -46,12 +49,13 @@ pub enum TokenUse {
 }
 
 impl TokenUse {
-    /// `sub`: `containership.io/user_id#…`, as in the role bindings of a cluster, or
-    /// `containership.io/cluster_id#…`.
+    /// `sub`: `containership.io/user_id#…`, as in the role bindings of a cluster,
+    /// `containership.io/service_account_id#…` or `containership.io/cluster_id#…`.
     #[must_use]
     pub fn subject(&self) -> String {
         match self {
             Self::User(user) | Self::Kubernetes { user, .. } => format!("{USER_PREFIX}{user}"),
+            Self::ServiceAccount(account) => format!("{SERVICE_ACCOUNT}{account}"),
             Self::Cluster(cluster) => format!("{CLUSTER}{cluster}"),
         }
     }
@@ -60,14 +64,14 @@ impl TokenUse {
     #[must_use]
     pub fn audience(&self, issuer: &str) -> String {
         match self {
-            Self::User(_) | Self::Cluster(_) => issuer.to_owned(),
+            Self::User(_) | Self::ServiceAccount(_) | Self::Cluster(_) => issuer.to_owned(),
             Self::Kubernetes { cluster, .. } => format!("{CLUSTER_AUDIENCE}{cluster}"),
         }
     }
 
     fn groups(&self) -> Vec<String> {
         match self {
-            Self::User(_) | Self::Cluster(_) => Vec::new(),
+            Self::User(_) | Self::ServiceAccount(_) | Self::Cluster(_) => Vec::new(),
             Self::Kubernetes { teams, .. } => teams.iter().map(|team| format!("{TEAM_PREFIX}{team}")).collect(),
         }
     }
@@ -75,6 +79,7 @@ impl TokenUse {
     fn kind(&self) -> Kind {
         match self {
             Self::User(_) => Kind::User,
+            Self::ServiceAccount(_) => Kind::ServiceAccount,
             Self::Cluster(_) => Kind::Cluster,
             Self::Kubernetes { .. } => Kind::Kubernetes,
         }
@@ -274,6 +279,7 @@ struct Wire {
 #[serde(rename_all = "snake_case")]
 enum Kind {
     User,
+    ServiceAccount,
     Cluster,
     Kubernetes,
 }
@@ -298,6 +304,7 @@ impl Wire {
         let teams = self.groups.iter().map(|group| named(group, TEAM_PREFIX));
         let token_use = match self.token_use {
             Kind::User => TokenUse::User(named(&self.sub, USER_PREFIX)?),
+            Kind::ServiceAccount => TokenUse::ServiceAccount(named(&self.sub, SERVICE_ACCOUNT)?),
             Kind::Cluster => TokenUse::Cluster(named(&self.sub, CLUSTER)?),
             Kind::Kubernetes => TokenUse::Kubernetes {
                 user: named(&self.sub, USER_PREFIX)?,

@@ -9,10 +9,10 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::models::schema::EndTime;
 use crate::models::values::{
-    ClusterId, Description, DisplayName, Email, HttpUrl, OrganizationId, Phone, RoleId, RuleId, TeamId, UnixMillis,
-    UserId,
+    ClusterId, Description, DisplayName, Email, HttpUrl, OrganizationId, Phone, RoleId, RuleId, ServiceAccountId,
+    TeamId, UnixMillis, UserId,
 };
-use crate::models::{Body, Login, OpenObject, OrgRole, RuleSpec, Secret, UpgradeProgress, User, UserSpec};
+use crate::models::{Body, Login, OpenObject, OrgRole, RuleSpec, Secret, TokenScope, UpgradeProgress, User, UserSpec};
 
 /// A member of an organization, whom the API calls a user.
 pub(in crate::server) fn user_body() -> Body {
@@ -175,6 +175,9 @@ pub(in crate::server) struct PasswordChange {
     old_password: Secret,
     #[schema(write_only)]
     new_password: Password,
+    /// True to revoke the tokens of programs too; by default, only the other logins end.
+    #[schema(nullable = false)]
+    end_tokens: Option<bool>,
 }
 
 /// A new password.
@@ -182,6 +185,9 @@ pub(in crate::server) struct PasswordChange {
 pub(in crate::server) struct NewPassword {
     #[schema(write_only)]
     password: Password,
+    /// True to revoke the tokens of programs too; by default, only the logins end.
+    #[schema(nullable = false)]
+    end_tokens: Option<bool>,
 }
 
 /// The credentials of a login: e-mail and password for `password`, an API key for `api_key`, a code that a person
@@ -305,6 +311,8 @@ pub(in crate::server) struct TokenSpec {
     /// The lifetime in seconds.
     #[schema(minimum = 60, maximum = 31_536_000, examples(86400))]
     expires_in_seconds: u32,
+    /// By default, the token has all permissions of its owner.
+    scope: Option<TokenScope>,
 }
 
 /// The settings of a token of a client of the original service.
@@ -314,6 +322,8 @@ pub(in crate::server) struct AccessTokenSpec {
     /// The lifetime in seconds; a year by default.
     #[schema(minimum = 60, maximum = 31_536_000, examples(86400), nullable = false)]
     expires_in_seconds: Option<u32>,
+    /// By default, the token has all permissions of its owner.
+    scope: Option<TokenScope>,
 }
 
 /// A token, without its text.
@@ -326,6 +336,9 @@ pub(in crate::server) struct TokenInfo {
     created_at: UnixMillis,
     updated_at: UnixMillis,
     expires_at: Timestamp,
+    /// Without one, the token has all permissions of its owner.
+    #[schema(nullable = false)]
+    scope: Option<TokenScope>,
 }
 
 /// A token with its text, which is shown only once.
@@ -333,6 +346,29 @@ pub(in crate::server) struct TokenInfo {
 pub(in crate::server) struct CreatedToken {
     #[serde(flatten)]
     info: TokenInfo,
+    token: Secret,
+}
+
+/// A token of a service account, without its text.
+#[derive(ToSchema)]
+pub(in crate::server) struct ServiceAccountToken {
+    #[schema(format = "uuid")]
+    id: String,
+    name: DisplayName,
+    service_account_id: ServiceAccountId,
+    created_at: UnixMillis,
+    updated_at: UnixMillis,
+    expires_at: Timestamp,
+    /// Without one, the token has all permissions of its service account.
+    #[schema(nullable = false)]
+    scope: Option<TokenScope>,
+}
+
+/// A token of a service account with its text, which is shown only once.
+#[derive(ToSchema)]
+pub(in crate::server) struct CreatedServiceAccountToken {
+    #[serde(flatten)]
+    info: ServiceAccountToken,
     token: Secret,
 }
 
@@ -412,7 +448,7 @@ pub(in crate::server) struct AuditRow {
     /// that were deleted because the log exceeded its limit.
     #[schema(examples("update"))]
     action: String,
-    /// `user:ID`, `cluster:ID` or `system`; empty if nobody logged in.
+    /// `user:ID`, `service_account:ID`, `cluster:ID` or `system`; empty if nobody logged in.
     actor: String,
     /// The `x-request-id` of the response.
     request_id: String,
@@ -452,11 +488,13 @@ pub(in crate::server) struct Authenticated {
     /// Seconds since 1970.
     #[schema(nullable = false)]
     exp: Option<u64>,
-    /// `user` or `cluster`.
+    /// `user`, `service_account` or `cluster`.
     #[serde(rename = "type")]
     principal: String,
     #[schema(nullable = false)]
     user_id: Option<UserId>,
+    #[schema(nullable = false)]
+    service_account_id: Option<ServiceAccountId>,
     #[schema(nullable = false)]
     cluster_id: Option<ClusterId>,
     organizations: Vec<Belonging>,
@@ -467,6 +505,6 @@ pub(in crate::server) struct Authenticated {
 #[derive(ToSchema)]
 struct Belonging {
     id: OrganizationId,
-    /// The role of the user, or `cluster`.
+    /// The role of the user or service account, or `cluster`.
     role: String,
 }

@@ -332,7 +332,7 @@ fn bound_cluster(call: &Call, kind: Kind) -> Result<Option<String>, Refusal> {
             return Err(Refusal::not_found());
         }
         Principal::Cluster { id, .. } => Some(id),
-        Principal::User { .. } => asked,
+        Principal::User { .. } | Principal::ServiceAccount { .. } => asked,
     };
     Ok(bound.map(|id| id.to_string()))
 }

@@ -87,7 +87,7 @@ async fn logged_in(
             let id = crate::server::digest::uuid(&id);
             return Ok(Some(Claims { expires_at, id, ..new }));
         }
-        add_token(transaction, &new, &parent, LOGIN, true).await?;
+        add_token(transaction, &new, &parent, json!({ "name": LOGIN, LOGIN: true })).await?;
         Ok(None)
     });
     let token = match written.await? {
@@ -130,22 +130,19 @@ pub(super) async fn add_login(
 ) -> Result<(), Error> {
     not_ended(user, transaction.now())?;
     transaction.make_room_for_login(&user.id).await?;
-    add_token(transaction, claims, user, name, true).await?;
+    add_token(transaction, claims, user, json!({ "name": name, LOGIN: true })).await?;
     Ok(())
 }
 
-/// Adds the row of a token, below the user or the key that it was issued for. Deleting it revokes the token.
+/// Adds the row of a token with the fields `spec`, below the user, service account or key that it was issued for.
+/// Deleting it revokes the token.
 pub(super) async fn add_token(
     transaction: &mut Transaction,
     claims: &Claims,
     parent: &Row,
-    name: &str,
-    is_login: bool,
+    mut spec: Value,
 ) -> Result<Row, Error> {
-    let mut spec = json!({ "name": name, "expires_at": claims.expires_at.to_string() });
-    if is_login {
-        spec[LOGIN] = Value::Bool(true);
-    }
+    spec["expires_at"] = Value::from(claims.expires_at.to_string());
     let row = Row {
         organization_id: parent.organization_id.clone(),
         cluster_id: parent.cluster_id.clone(),

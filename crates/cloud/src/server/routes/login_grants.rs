@@ -4,10 +4,10 @@
 //! Invariants: a code is used once, whether or not its use succeeds; what a person grants ends with the logins of the
 //! person; only a person who has just signed in grants anything, so that a stolen login does not become a new one.
 
-use super::accounts::check_recent_login;
 use super::login::add_login;
 use super::observed::failed_login;
 use super::prelude::*;
+use super::tokens::check_recent_login;
 use crate::models::values::{DisplayName, UserId};
 use crate::server::auth::loopback::loopback;
 use crate::server::http::call::refuse_others;

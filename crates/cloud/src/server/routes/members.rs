@@ -9,7 +9,9 @@ use super::lists::{Page, cached};
 use super::prelude::*;
 use super::references::{parse_update, refuse_past, refuse_past_end, take_end};
 use super::representation::all_shown;
-use super::users::{change_role, create_user, delete_user, join_existing, remove_member, replace_password, rewrite};
+use super::users::{
+    change_role, create_user, delete_user, join_existing, parse_end_tokens, remove_member, replace_password, rewrite,
+};
 use crate::models::Document;
 use crate::server::access::organizations::unlocked;
 use crate::server::access::resource_path::cluster;
@@ -75,7 +77,8 @@ impl Member {
 pub(super) async fn list(app: &AppState, call: &Call, of_cluster: bool) -> Result<Response, Error> {
     let organization = call.key("organization_id")?;
     let to = &call.caller()?.principal;
-    let key = format!("{} {:?} {}", call.path, call.query, to.user().is_some());
+    let is_cluster = matches!(to, Principal::Cluster { .. });
+    let key = format!("{} {:?} {is_cluster}", call.path, call.query);
     cached(app, call, &key, CacheScope::Everything, || {
         computed(app, call, &organization, of_cluster)
     })
@@ -292,6 +295,7 @@ pub(super) async fn set_password(app: &AppState, call: &Call) -> Result<Response
     let mut body = object(&call.body)?;
     let hash = hash_password(app, call, &mut body, "password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("password", "is missing"))?;
+    let end_tokens = parse_end_tokens(&mut body)?;
     refuse_others(&body)?;
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let asker = call.caller()?.principal.clone();
@@ -299,7 +303,7 @@ pub(super) async fn set_password(app: &AppState, call: &Call) -> Result<Response
         unlocked(transaction, &organization).await?;
         Member::find(transaction, &organization, &id).await?;
         let user = may_act_for(transaction, &asker, &organization, &id).await?;
-        replace_password(transaction, &user, hash, None).await?;
+        replace_password(transaction, &user, hash, None, end_tokens).await?;
         Ok(Reply::nothing())
     })
     .await

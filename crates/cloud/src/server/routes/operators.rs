@@ -1,10 +1,11 @@
 //! Operators: users who administer all organizations.
 //!
 //! There is always one. Only operators add and remove operators, and delete an organization that is an operator's home.
+//! Adding one needs a recent login, so that a login that was stolen for a moment does not make another operator.
 //! A user who cannot log in does not become one, because nobody else could set the password afterwards.
 
-use super::accounts::check_recent_login;
 use super::prelude::*;
+use super::tokens::check_recent_login;
 use crate::server::access::operators::keep_one;
 use crate::server::access::users::never_ends;
 

@@ -178,9 +178,9 @@ impl Listener {
         let place = PathIds {
             organization: Some(self.organization),
             cluster: Some(self.cluster),
-            user: None,
+            ..PathIds::default()
         };
-        let may = allow(self.endpoint.may, Some(&self.caller.principal), place).is_ok();
+        let may = allow(self.endpoint, Some(&self.caller.principal), place).is_ok();
         let there = self.app.store.get(Kind::Cluster, &self.cluster.to_string()).await;
         may && there.is_ok_and(|row| row.is_some())
     }

@@ -9,21 +9,21 @@ use super::route::{
 };
 use super::{
     accounts, api_keys, catalogue, clusters, collection, documents, invitations, lists, login, login_grants, members,
-    operators, organizations, rules, script_templates, scripts, stream,
+    operators, organizations, rules, script_templates, scripts, stream, tokens,
 };
 use crate::models::{
     Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
-    OrganizationSpec, PluginDefinition, PluginManifests, PluginVersion, Resource as _, Role, RoleSpec, SshKey,
-    SshKeySpec, Upgrade, UserSpec,
+    OrganizationSpec, PluginDefinition, PluginManifests, PluginVersion, Resource as _, Role, RoleSpec,
+    ServiceAccountSpec, SshKey, SshKeySpec, Upgrade, UserSpec,
 };
 use crate::server::http::endpoint::{Input, Output, Permission};
 use crate::server::keys::token::AcceptedUses;
 use crate::server::openapi::bodies::{
     AcceptedInvitation, AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey,
-    CreatedInvitation, CreatedToken, Deletion, DeviceDecision, DeviceLogin, GrantedLogin, Invitation,
-    InvitationAcceptance, InvitationSecret, InvitationSpec, Lock, LoginGrantRequest, LoginRequest, MemberSpec,
-    Membership, NewPassword, Operator, PasswordChange, Program, RoleChange, RuleOfRole, ScriptTemplate, Token,
-    TokenInfo, TokenSpec, UpgradeReport, WaitingProgram, user_body,
+    CreatedInvitation, CreatedServiceAccountToken, CreatedToken, Deletion, DeviceDecision, DeviceLogin, GrantedLogin,
+    Invitation, InvitationAcceptance, InvitationSecret, InvitationSpec, Lock, LoginGrantRequest, LoginRequest,
+    MemberSpec, Membership, NewPassword, Operator, PasswordChange, Program, RoleChange, RuleOfRole, ScriptTemplate,
+    ServiceAccountToken, Token, TokenInfo, TokenSpec, UpgradeReport, WaitingProgram, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;
@@ -38,19 +38,19 @@ pub(super) fn accounts() -> Vec<Route> {
         entry(Method::GET, "/v3/account", t, Permission::User, to!(accounts::get), Input::Nothing, one::<Account>(), "Get your own account"),
         entry(Method::PUT, "/v3/account", t, Permission::User, to!(accounts::change), json::<AccountSpec>(), one::<Account>(), "Replace your own account").with(IF_MATCH),
         entry(Method::PATCH, "/v3/account", t, Permission::User, to!(accounts::change), patch::<AccountSpec>(), one::<Account>(), "Change your own account").with(IF_MATCH),
-        entry(Method::PUT, "/v3/account/password", t, Permission::User, to!(accounts::change_password), json::<PasswordChange>(), Output::Nothing, "Change your own password; the tokens of all other logins become invalid"),
+        entry(Method::PUT, "/v3/account/password", t, Permission::User, to!(accounts::change_password), json::<PasswordChange>(), Output::Nothing, "Change your own password; all other logins end, and with `end_tokens` all tokens"),
         entry(Method::GET, "/v3/account/ssh_keys", t, Permission::User, to!(lists::list), Input::Nothing, list::<SshKey>(), "List your own SSH keys").of(Kind::SshKey).with(PAGES),
         entry(Method::POST, "/v3/account/ssh_keys", t, Permission::User, to!(collection::create), json::<SshKeySpec>(), created::<SshKey>(), "Add an SSH key to your own account").of(Kind::SshKey),
         entry(Method::DELETE, "/v3/account/ssh_keys/{id}", t, Permission::User, to!(collection::delete), Input::Nothing, Output::Nothing, "Delete an SSH key of your own account").of(Kind::SshKey).with(IF_MATCH),
-        entry(Method::GET, "/v3/account/tokens", t, Permission::User, to!(accounts::list_tokens), Input::Nothing, list::<TokenInfo>(), "List your own tokens"),
-        entry(Method::POST, "/v3/account/tokens", t, Permission::User, to!(accounts::create_token, None), json::<TokenSpec>(), created::<CreatedToken>(), "Create a token; it is shown only once").shown_once(),
-        entry(Method::DELETE, "/v3/account/tokens/{id}", t, Permission::User, to!(accounts::revoke_token), Input::Nothing, Output::Nothing, "Revoke a token; `current` is the one of the request"),
+        entry(Method::GET, "/v3/account/tokens", t, Permission::User, to!(tokens::list), Input::Nothing, list::<TokenInfo>(), "List your own tokens"),
+        entry(Method::POST, "/v3/account/tokens", t, Permission::User, to!(tokens::create, None), json::<TokenSpec>(), created::<CreatedToken>(), "Create a token; it is shown only once").shown_once(),
+        entry(Method::DELETE, "/v3/account/tokens/{id}", t, Permission::User, to!(tokens::revoke), Input::Nothing, Output::Nothing, "Revoke a token; `current` is the one of the request"),
         entry(Method::POST, "/v3/account/login-grants", t, Permission::User, to!(login_grants::grant), json::<LoginGrantRequest>(), one::<GrantedLogin>(), "Grant your login to a program on your machine (RFC 8252); needs a login of the last ten minutes"),
         entry(Method::PUT, "/v3/account/login-grants/device", t, Permission::User, to!(login_grants::decide_device), json::<DeviceDecision>(), one::<WaitingProgram>(), "Show the program that shows a code, or grant it your login, which needs a login of the last ten minutes"),
-        entry(Method::GET, "/v3/account/access_tokens", t, Permission::User, to!(accounts::list_tokens), Input::Nothing, list::<TokenInfo>(), "List your own tokens, as clients of the original service do"),
-        entry(Method::POST, "/v3/account/access_tokens", t, Permission::User, to!(accounts::create_token, Some(accounts::LONGEST)), json::<AccessTokenSpec>(), created::<CreatedToken>(), "Create a token that is valid for a year by default; it is shown only once").shown_once(),
-        entry(Method::GET, "/v3/account/access_tokens/{id}", t, Permission::User, to!(accounts::get_token), Input::Nothing, one::<TokenInfo>(), "Get one of your own tokens, without its text"),
-        entry(Method::DELETE, "/v3/account/access_tokens/{id}", t, Permission::User, to!(accounts::revoke_token), Input::Nothing, Output::Nothing, "Revoke one of your own tokens"),
+        entry(Method::GET, "/v3/account/access_tokens", t, Permission::User, to!(tokens::list), Input::Nothing, list::<TokenInfo>(), "List your own tokens, as clients of the original service do"),
+        entry(Method::POST, "/v3/account/access_tokens", t, Permission::User, to!(tokens::create, Some(tokens::LONGEST)), json::<AccessTokenSpec>(), created::<CreatedToken>(), "Create a token that is valid for a year by default; it is shown only once").shown_once(),
+        entry(Method::GET, "/v3/account/access_tokens/{id}", t, Permission::User, to!(tokens::get), Input::Nothing, one::<TokenInfo>(), "Get one of your own tokens, without its text"),
+        entry(Method::DELETE, "/v3/account/access_tokens/{id}", t, Permission::User, to!(tokens::revoke), Input::Nothing, Output::Nothing, "Revoke one of your own tokens"),
         entry(Method::POST, "/v3/account/invitations", t, Permission::User, to!(invitations::accept_with_account), json::<InvitationSecret>(), one::<AcceptedInvitation>(), "Accept an invitation with your own account, which has the e-mail address of the invitation"),
         entry(Method::POST, "/v3/invitations/accept", t, Permission::Anyone, to!(invitations::accept), json::<InvitationAcceptance>(), one::<AcceptedInvitation>(), "Accept an invitation as a new user, who logs in with the e-mail address of the invitation").refusing(StatusCode::FORBIDDEN),
     ]
@@ -73,18 +73,18 @@ pub(super) fn organizations() -> Vec<Route> {
         entry(Method::PATCH, ORGANIZATION, t, owner, to!(collection::change), patch::<OrganizationSpec>(), one::<Organization>(), "Change an organization").of(Kind::Organization).with(IF_MATCH),
         entry(Method::PUT, format!("{ORGANIZATION}/locked"), t, Permission::Operator, to!(organizations::lock), json::<Lock>(), one::<Organization>(), "Lock an organization against changes, or unlock it"),
         entry(Method::DELETE, ORGANIZATION, t, owner, to!(collection::delete), Input::Nothing, Output::Nothing, "Delete an organization and everything in it").of(Kind::Organization).with(IF_MATCH),
-        entry(Method::GET, &*users, u, organization(OrgRole::ReadOnly, true, false), to!(members::list, false), Input::Nothing, Output::List(user_body()), "List the users of an organization and their SSH keys").with(PAGES),
-        entry(Method::POST, &*users, u, admin, to!(members::create), json::<MemberSpec>(), Output::Made(user_body()), "Create a user whose home is this organization"),
-        entry(Method::GET, &*user, u, organization(OrgRole::ReadOnly, true, false), to!(members::get), Input::Nothing, Output::One(user_body()), "Get a user"),
-        entry(Method::PUT, &*user, u, admin, to!(members::change), json::<UserSpec>(), Output::One(user_body()), "Replace a user whose home is this organization").with(IF_MATCH),
-        entry(Method::PATCH, &*user, u, admin, to!(members::change), patch::<UserSpec>(), Output::One(user_body()), "Change a user whose home is this organization").with(IF_MATCH),
-        entry(Method::DELETE, &*user, u, admin, to!(members::delete), Input::Nothing, Output::Nothing, "Remove a user from the organization; in the user's home organization, delete the user").with(IF_MATCH),
-        entry(Method::PUT, format!("{user}/role"), u, admin, to!(members::set_role), json::<RoleChange>(), one::<Membership>(), "Set the role of a user in the organization; an operator can also add a user of another organization"),
-        entry(Method::PUT, format!("{user}/password"), u, admin, to!(members::set_password), json::<NewPassword>(), Output::Nothing, "Set the password of a user whose home is this organization; the user's tokens become invalid"),
-        entry(Method::DELETE, format!("{user}/tokens"), u, owner, to!(members::end_logins), Input::Nothing, Output::Nothing, "Revoke all tokens of a user whose home is this organization"),
-        entry(Method::GET, &*invitations, u, admin, to!(invitations::list), Input::Nothing, list::<Invitation>(), "List invitations that nobody has accepted, without their links"),
-        entry(Method::POST, &*invitations, u, admin, to!(invitations::create), json::<InvitationSpec>(), created::<CreatedInvitation>(), "Invite a person; the link is shown only once").shown_once(),
-        entry(Method::DELETE, format!("{invitations}/{{id}}"), u, admin, to!(invitations::revoke), Input::Nothing, Output::Nothing, "Revoke an invitation"),
+        entry(Method::GET, &*users, u, organization(OrgRole::ReadOnly, true, false), to!(members::list, false), Input::Nothing, Output::List(user_body()), "List the users of an organization and their SSH keys").of(Kind::User).with(PAGES),
+        entry(Method::POST, &*users, u, admin, to!(members::create), json::<MemberSpec>(), Output::Made(user_body()), "Create a user whose home is this organization").of(Kind::User),
+        entry(Method::GET, &*user, u, organization(OrgRole::ReadOnly, true, false), to!(members::get), Input::Nothing, Output::One(user_body()), "Get a user").of(Kind::User),
+        entry(Method::PUT, &*user, u, admin, to!(members::change), json::<UserSpec>(), Output::One(user_body()), "Replace a user whose home is this organization").of(Kind::User).with(IF_MATCH),
+        entry(Method::PATCH, &*user, u, admin, to!(members::change), patch::<UserSpec>(), Output::One(user_body()), "Change a user whose home is this organization").of(Kind::User).with(IF_MATCH),
+        entry(Method::DELETE, &*user, u, admin, to!(members::delete), Input::Nothing, Output::Nothing, "Remove a user from the organization; in the user's home organization, delete the user").of(Kind::User).with(IF_MATCH),
+        entry(Method::PUT, format!("{user}/role"), u, admin, to!(members::set_role), json::<RoleChange>(), one::<Membership>(), "Set the role of a user in the organization; an operator can also add a user of another organization").of(Kind::User),
+        entry(Method::PUT, format!("{user}/password"), u, admin, to!(members::set_password), json::<NewPassword>(), Output::Nothing, "Set the password of a user whose home is this organization; the user's logins end, and with `end_tokens` all tokens").of(Kind::User),
+        entry(Method::DELETE, format!("{user}/tokens"), u, owner, to!(members::end_logins), Input::Nothing, Output::Nothing, "Revoke all tokens of a user whose home is this organization").of(Kind::User),
+        entry(Method::GET, &*invitations, u, admin, to!(invitations::list), Input::Nothing, list::<Invitation>(), "List invitations that nobody has accepted, without their links").of(Kind::Invitation),
+        entry(Method::POST, &*invitations, u, admin, to!(invitations::create), json::<InvitationSpec>(), created::<CreatedInvitation>(), "Invite a person; the link is shown only once").of(Kind::Invitation).shown_once(),
+        entry(Method::DELETE, format!("{invitations}/{{id}}"), u, admin, to!(invitations::revoke), Input::Nothing, Output::Nothing, "Revoke an invitation").of(Kind::Invitation),
         entry(Method::GET, format!("{ORGANIZATION}/audit"), t, admin, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes, with author and time").with_query(AUDIT),
         entry(Method::GET, format!("{ORGANIZATION}/rules"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::list), Input::Nothing, list::<RuleOfRole>(), "List the rules of all roles").with(PAGES),
         entry(Method::GET, format!("{ORGANIZATION}/rules/{{id}}"), "Roles", organization(OrgRole::ReadOnly, true, false), to!(rules::get), Input::Nothing, one::<RuleOfRole>(), "Get a rule; it is changed with its role"),
@@ -103,6 +103,18 @@ pub(super) fn operators() -> Vec<Route> {
         entry(Method::PUT, operator, t, Permission::Operator, to!(operators::add), Input::Nothing, one::<Operator>(), "Make a user an operator, who administers all organizations"),
         entry(Method::GET, "/v3/audit", t, Permission::Operator, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes of the catalogue, and which organizations were created and deleted, with author and time").with_query(AUDIT),
         entry(Method::DELETE, operator, t, Permission::Operator, to!(operators::remove), Input::Nothing, Output::Nothing, "Remove an operator; the last operator cannot be removed"),
+    ]
+}
+
+#[rustfmt::skip]
+pub(super) fn service_accounts() -> Vec<Route> {
+    let t = ServiceAccountSpec::FACTS.tag;
+    let tokens = format!("{ORGANIZATION}/service-accounts/{{service_account_id}}/tokens");
+    let admin = organization(OrgRole::Admin, false, false);
+    vec![
+        entry(Method::GET, &*tokens, t, admin, to!(tokens::list), Input::Nothing, list::<ServiceAccountToken>(), "List the tokens of a service account").of(Kind::ServiceAccount),
+        entry(Method::POST, &*tokens, t, admin, to!(tokens::create, None), json::<TokenSpec>(), created::<CreatedServiceAccountToken>(), "Create a token of a service account; it is shown only once").of(Kind::ServiceAccount).shown_once(),
+        entry(Method::DELETE, format!("{tokens}/{{id}}"), t, admin, to!(tokens::revoke), Input::Nothing, Output::Nothing, "Revoke a token of a service account").of(Kind::ServiceAccount),
     ]
 }
 
@@ -128,7 +140,7 @@ pub(super) fn clusters() -> Vec<Route> {
         entry(Method::GET, format!("{CLUSTER}/events"), t, reads, to!(stream::events), Input::Nothing, Output::Events, "Stream the kinds that change for a cluster").with(LAST_EVENT),
         entry(Method::GET, format!("{CLUSTER}/deletions"), t, reads, to!(clusters::deletions), Input::Nothing, list::<Deletion>(), "List the last 1,000 deletions of objects that a cluster mirrors, and of its nodes, newest first, and what has left its lists otherwise"),
         entry(Method::GET, format!("{CLUSTER}/roles"), "Roles", reads, to!(lists::list), Input::Nothing, list::<Role>(), "List the roles that a cluster mirrors").with_query(RoleSpec::FACTS.list_query).of(Kind::Role).with(PAGES),
-        entry(Method::GET, format!("{CLUSTER}/ssh-users"), t, reads, to!(members::list, true), Input::Nothing, Output::List(user_body()), "List the users who may log in on the nodes of a cluster, and their SSH keys").with(PAGES),
+        entry(Method::GET, format!("{CLUSTER}/ssh-users"), t, reads, to!(members::list, true), Input::Nothing, Output::List(user_body()), "List the users who may log in on the nodes of a cluster, and their SSH keys").of(Kind::User).with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/nodes"), n, reads, to!(lists::nodes), Input::Nothing, list::<Node>(), "List the nodes of all node pools").with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}"), n, reads, to!(clusters::node), Input::Nothing, one::<Node>(), "Get a node of any node pool"),
         entry(Method::GET, format!("{CLUSTER}/nodes/{{id}}/upgrade/kubernetes"), "Upgrades", reports, to!(scripts::script), Input::Nothing, Output::Text("text/x-shellscript"), "Get the upgrade script of a node").with_query(SCRIPT).with(IF_NONE_MATCH).revealing(Action::Read, Kind::UpgradeScript),

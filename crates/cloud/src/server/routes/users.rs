@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use super::login::LOGIN;
 use super::prelude::*;
 use super::references::{refuse_past, resolve_references};
 use crate::models::{Document, SshKeySpec, stored};
@@ -212,12 +213,22 @@ async fn only_holder(
     Ok(())
 }
 
-/// Sets the password of a user, and revokes all tokens of the user except `kept`.
+/// Returns true if the body that sets a password also revokes the tokens of programs.
+pub(super) fn parse_end_tokens(body: &mut Map<String, Value>) -> Result<bool, Refusal> {
+    match body.remove("end_tokens") {
+        None => Ok(false),
+        Some(Value::Bool(ends)) => Ok(ends),
+        Some(_) => Err(Refusal::field("end_tokens", "must be true or false")),
+    }
+}
+
+/// Sets the password of a user, and ends all logins of the user except `kept`; with `end_tokens`, all other tokens too.
 pub(crate) async fn replace_password(
     transaction: &mut Transaction,
     user: &Row,
     hash: String,
     kept: Option<Uuid>,
+    end_tokens: bool,
 ) -> Result<(), Error> {
     let before = transaction.get(Kind::Password, &user.id).await?;
     let password = Row {
@@ -230,7 +241,14 @@ pub(crate) async fn replace_password(
     transaction
         .put(before.as_ref(), password, &References::default())
         .await?;
-    transaction.remove_tokens(user, kept).await
+    if end_tokens {
+        return transaction.remove_tokens(user, kept).await;
+    }
+    transaction.forget_login_grants(&user.id).await?;
+    let kept = kept.map(|kept| kept.to_string());
+    let mut logins = transaction.children(Kind::Token, &user.id).await?;
+    logins.retain(|token| token.spec.contains_key(LOGIN) && Some(&token.id) != kept.as_ref());
+    transaction.remove_all(&logins).await
 }
 
 /// Deletes a user and all memberships of the user, but never the last operator.

@@ -194,7 +194,7 @@ impl Transaction {
     }
 
     /// Removes what a user has granted and no program has used: it ends with the logins of the user.
-    pub(super) async fn forget_login_grants(&mut self, user: &str) -> Result<(), StoreError> {
+    pub async fn forget_login_grants(&mut self, user: &str) -> Result<(), StoreError> {
         self.silent = true;
         self.run(query("DELETE FROM login_grants WHERE user_id = $1", &[user]))
             .await

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Fields of a user, an SSH key, a team or a registry, in place of a file")]
+#[command(
+    next_help_heading = "Fields of a user, a service account, an SSH key, a team or a registry, in place of a file"
+)]
 pub(crate) struct FieldFlags {
-    /// The name of the user, the SSH key or the team
+    /// The name of the user, the service account, the SSH key or the team
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
@@ -15,7 +17,7 @@ pub(crate) struct FieldFlags {
     #[arg(long, value_name = "EMAIL")]
     pub(crate) email: Option<String>,
 
-    /// The role of the user: `read_only`, `member`, `admin` or `owner`
+    /// The role of the user: `read_only`, `member`, `admin` or `owner`; of a service account not `owner`
     #[arg(long, value_name = "ROLE")]
     pub(crate) role: Option<String>,
 
@@ -43,7 +45,7 @@ pub(crate) struct FieldFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) username: Option<String>,
 
-    /// The description of the team or the registry
+    /// The description of the service account, the team or the registry
     #[arg(long, value_name = "TEXT")]
     pub(crate) description: Option<String>,
 }

@@ -38,8 +38,9 @@ fn kubernetes() -> TokenUse {
     }
 }
 
-fn uses() -> [TokenUse; 3] {
-    [user(), TokenUse::Cluster(ID.parse().unwrap()), kubernetes()]
+fn uses() -> [TokenUse; 4] {
+    let account = TokenUse::ServiceAccount(ID.parse().unwrap());
+    [user(), account, TokenUse::Cluster(ID.parse().unwrap()), kubernetes()]
 }
 
 fn hour(token_use: TokenUse) -> Claims {
@@ -139,7 +140,7 @@ fn each_token_has_an_id_of_its_own_and_whole_seconds() {
 #[test]
 fn a_token_for_a_kube_apiserver_is_not_for_this_api() {
     let (_folder, tokens) = tokens();
-    for (token_use, expected) in uses().into_iter().zip([true, true, false]) {
+    for (token_use, expected) in uses().into_iter().zip([true, true, true, false]) {
         let token = tokens.sign(&hour(token_use.clone())).unwrap();
         let verdict = tokens.verify(&token, at(0), AcceptedUses::Api);
         assert_eq!(verdict.is_ok(), expected, "{token_use:?}: {verdict:?}");
