@@ -11,6 +11,7 @@ mod assets;
 mod fields;
 mod home;
 mod page;
+mod providers;
 mod session;
 mod sign_in;
 
@@ -45,7 +46,11 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
     Router::new()
         .route("/", get(home::show))
         .route("/sign-in", get(sign_in::show).post(sign_in::with_password))
+        .route("/sign-in/with/{provider}", get(providers::sign_in))
+        .route("/sign-in/callback", get(providers::callback))
         .route("/sign-out", post(sign_in::sign_out))
+        .route("/account/identities", get(providers::show).post(providers::link))
+        .route("/account/identities/unlink", post(providers::unlink))
         .route("/assets/{name}", get(assets::get))
         .layer(axum::middleware::map_response(protect))
         .with_state(Console { app, api })

@@ -23,6 +23,7 @@ use super::http::response_budget::ResponseBudget;
 use super::keys::script_keys::ScriptKeys;
 use super::keys::sealing::{Owner, Sealer};
 use super::keys::token::{Claims, SignError};
+use super::oidc::Oidc;
 use super::openapi::Served;
 use super::refusal::Refusal;
 use super::settings::ServerParts;
@@ -44,6 +45,8 @@ pub struct ServerState {
     pub(super) script_keys: ArcSwap<ScriptKeys>,
     pub(super) limits: Limits,
     pub(super) guesses: Guesses,
+    /// The providers at which people sign in.
+    pub(super) oidc: Oidc,
     pub(super) requests: Requests,
     pub(super) clock: SharedClock,
     /// Cancelled when the process shuts down: then streams end.

@@ -47,6 +47,7 @@ ids! {
     OrganizationId, "an organization";
     UserId, "a user";
     SshKeyId, "an SSH key";
+    IdentityId, "an identity";
     TeamId, "a team";
     RegistryId, "a registry";
     ProviderId, "a provider";

@@ -1,5 +1,6 @@
 //! Logging in, with a password or as a cluster with its key, and the rows by which a token can be revoked.
 
+use super::identities::disables_passwords;
 use super::observed::failed_login;
 use super::prelude::*;
 use crate::models::values::{ClusterId, UserId};
@@ -21,7 +22,7 @@ pub(super) async fn log_in(app: &AppState, call: &Call) -> Result<Response, Erro
         "api_key" => with_key(app, call).await,
         _ => {
             let message = "unknown login method; use password, email or api_key";
-            Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
+            Err(Refusal::new(StatusCode::NOT_FOUND, message).into())
         }
     }
 }
@@ -42,7 +43,7 @@ async fn with_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     if !verify(app, given, stored, organization, attempt).await? {
         failed_login(app, call, Kind::User, user.as_ref());
         let message = "the e-mail address or the password is wrong";
-        return Err(Refusal::new(http::StatusCode::UNAUTHORIZED, message).into());
+        return Err(Refusal::new(StatusCode::UNAUTHORIZED, message).into());
     }
     let password = password.ok_or_else(Refusal::not_found)?;
     let token_use = TokenUse::User(UserId(crate::server::digest::uuid(&password.id)));
@@ -74,9 +75,11 @@ async fn logged_in(
         let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
         let parent = parent.ok_or_else(Refusal::unauthenticated)?;
         if parent.kind == Kind::User {
-            not_ended(&parent, transaction.now())?;
-            transaction.make_room_for_login(&parent.id).await?;
-        } else if let Some((expires_at, id)) = transaction.live_tokens(&parent.id).await?.last
+            refuse_password(transaction, &parent).await?;
+            add_login(transaction, &new, &parent).await?;
+            return Ok(None);
+        }
+        if let Some((expires_at, id)) = transaction.live_tokens(&parent.id).await?.last
             && expires_at.duration_since(new.issued_at) * 2 >= new.expires_at.duration_since(new.issued_at)
         {
             let id = crate::server::digest::uuid(&id);
@@ -92,6 +95,25 @@ async fn logged_in(
     Ok(Reply::ok(&json!({ "token": token })).into_response())
 }
 
+/// Adds the login of a user whose access has not ended, with a password or at a provider alike.
+pub(super) async fn add_login(transaction: &mut Transaction, claims: &Claims, user: &Row) -> Result<(), Error> {
+    not_ended(user, transaction.now())?;
+    transaction.make_room_for_login(&user.id).await?;
+    add_token(transaction, claims, user, LOGIN, true).await?;
+    Ok(())
+}
+
+/// Refuses a login with the right password where the user's home has switched passwords off. Anyone without the
+/// password does not learn this.
+async fn refuse_password(transaction: &mut Transaction, user: &Row) -> Result<(), Error> {
+    let home = transaction.get(Kind::Organization, &user.organization_id).await?;
+    if home.as_ref().is_some_and(disables_passwords) {
+        let message = "your organization has switched passwords off: sign in with its provider on the sign-in page";
+        return Err(Refusal::new(StatusCode::UNAUTHORIZED, message).into());
+    }
+    Ok(())
+}
+
 async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let key = match body.remove("api_key") {
@@ -99,7 +121,7 @@ async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
         _ => return Err(Refusal::field("api_key", "must be the API key of a cluster").into()),
     };
     refuse_others(&body)?;
-    let invalid = || Refusal::new(http::StatusCode::UNAUTHORIZED, "the API key is invalid or was deleted");
+    let invalid = || Refusal::new(StatusCode::UNAUTHORIZED, "the API key is invalid or was deleted");
     let key = ApiKey::parse(&key).map_err(|_| invalid())?;
     let Some(principal) = app.authenticator.by_key(&key).await? else {
         let row = app.store.get(Kind::ApiKey, &key.id().to_string()).await?;

@@ -8,11 +8,11 @@ use super::route::{
     SCRIPT, created, entry, json, list, one, organization, patch, to,
 };
 use super::{
-    accounts, api_keys, catalogue, clusters, collection, documents, lists, login, members, operators, organizations,
-    rules, script_templates, scripts, stream,
+    accounts, api_keys, catalogue, clusters, collection, documents, identities, lists, login, members, operators,
+    organizations, rules, script_templates, scripts, stream,
 };
 use crate::models::{
-    Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
+    Account, AutoscalingPolicy, Catalogue, Cluster, Identity, Kind, Node, NodePool, NodeStatusReport, Organization,
     OrganizationSpec, PluginDefinition, PluginManifests, PluginVersion, Resource as _, Role, RoleSpec, SshKey,
     SshKeySpec, Upgrade, UserSpec,
 };
@@ -46,6 +46,8 @@ pub(super) fn accounts() -> Vec<Route> {
         entry(Method::POST, "/v3/account/access_tokens", t, Permission::User, to!(accounts::create_token, Some(accounts::LONGEST)), json::<AccessTokenSpec>(), created::<CreatedToken>(), "Create a token that is valid for a year by default; it is shown only once").shown_once(),
         entry(Method::GET, "/v3/account/access_tokens/{id}", t, Permission::User, to!(accounts::get_token), Input::Nothing, one::<TokenInfo>(), "Get one of your own tokens, without its text"),
         entry(Method::DELETE, "/v3/account/access_tokens/{id}", t, Permission::User, to!(accounts::revoke_token), Input::Nothing, Output::Nothing, "Revoke one of your own tokens"),
+        entry(Method::GET, "/v3/account/identities", t, Permission::User, to!(identities::list), Input::Nothing, list::<Identity>(), "List your accounts at sign-in providers"),
+        entry(Method::DELETE, "/v3/account/identities/{id}", t, Permission::User, to!(identities::delete), Input::Nothing, Output::Nothing, "Unlink an account at a sign-in provider; the last way to sign in cannot be unlinked"),
     ]
 }
 
