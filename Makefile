@@ -70,7 +70,7 @@ nodes: assets ## The tests on real nodes alone (root, cgroups of version 1; buil
 	cargo test --workspace --no-run
 	hack/node-tests
 
-assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL, Schemathesis and the YAML reader of kubectl, put once into the cache
+assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL, Schemathesis, oidc-provider and the YAML reader of kubectl, put once into the cache
 	hack/kube-assets/build
 	hack/helm/build
 	hack/moto
@@ -78,6 +78,7 @@ assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prom
 	hack/prometheus
 	hack/postgresql
 	hack/schemathesis
+	hack/oidc-provider/build
 	hack/yaml-oracle/build
 
 node-assets: assets

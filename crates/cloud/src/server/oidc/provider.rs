@@ -6,19 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use openidconnect::core::{
-    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreClaimName, CoreClaimType, CoreClientAuthMethod,
-    CoreErrorResponseType, CoreGenderClaim, CoreGrantType, CoreJsonWebKey, CoreJweContentEncryptionAlgorithm,
-    CoreJweKeyManagementAlgorithm, CoreJwsSigningAlgorithm, CoreResponseMode, CoreResponseType, CoreRevocableToken,
-    CoreRevocationErrorResponse, CoreSubjectIdentifierType, CoreTokenIntrospectionResponse, CoreTokenType,
+    CoreAuthDisplay, CoreAuthPrompt, CoreAuthenticationFlow, CoreErrorResponseType, CoreGenderClaim, CoreJsonWebKey,
+    CoreJsonWebKeySet, CoreJweContentEncryptionAlgorithm, CoreJwsSigningAlgorithm, CoreRevocableToken,
+    CoreRevocationErrorResponse, CoreTokenIntrospectionResponse, CoreTokenType,
 };
 use openidconnect::{
-    AdditionalProviderMetadata, AuthType, AuthorizationCode, Client, ClientId, ClientSecret, ConfigurationError,
-    CsrfToken, DiscoveryError, EmptyExtraTokenFields, EndpointMaybeSet, EndpointNotSet, EndpointSet, IdTokenFields,
-    IssuerUrl, Nonce, OAuth2TokenResponse as _, PkceCodeChallenge, PkceCodeVerifier, ProviderMetadata, RedirectUrl,
-    RequestTokenError, Scope, StandardErrorResponse, StandardTokenResponse, TokenResponse as _,
+    AsyncHttpClient as _, AuthType, AuthUrl, AuthorizationCode, Client, ClientId, ClientSecret, CsrfToken,
+    DiscoveryError, EmptyExtraTokenFields, EndpointNotSet, EndpointSet, HttpRequest, IdTokenFields, IssuerUrl,
+    JsonWebKeySet, JsonWebKeySetUrl, Nonce, OAuth2TokenResponse as _, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl,
+    RequestTokenError, Scope, StandardErrorResponse, StandardTokenResponse, TokenResponse as _, TokenUrl,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tidewaiter_api::values::quoted;
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio::sync::{Mutex, Semaphore};
@@ -41,29 +41,26 @@ const FAILED: Duration = Duration::from_secs(5);
 /// The maximum number of sign-ins that wait for one provider.
 const WAITING: usize = 32;
 
-/// The field of RFC 9207 in the discovery document.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct OtherMetadata {
+/// The discovery document (OpenID Connect Discovery 1.0), with what is read of it: other fields may have values that the
+/// library does not know.
+#[derive(Deserialize)]
+struct Document {
+    issuer: String,
+    authorization_endpoint: AuthUrl,
+    token_endpoint: TokenUrl,
+    jwks_uri: JsonWebKeySetUrl,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    /// RFC 9207.
     #[serde(default)]
     authorization_response_iss_parameter_supported: bool,
 }
 
-impl AdditionalProviderMetadata for OtherMetadata {}
+/// The document of a provider, and its keys.
+struct Metadata {
+    document: Document,
+    keys: CoreJsonWebKeySet,
+}
 
-type Metadata = ProviderMetadata<
-    OtherMetadata,
-    CoreAuthDisplay,
-    CoreClientAuthMethod,
-    CoreClaimName,
-    CoreClaimType,
-    CoreGrantType,
-    CoreJweContentEncryptionAlgorithm,
-    CoreJweKeyManagementAlgorithm,
-    CoreJsonWebKey,
-    CoreResponseMode,
-    CoreResponseType,
-    CoreSubjectIdentifierType,
->;
 type Tokens = StandardTokenResponse<
     IdTokenFields<
         OtherClaims,
@@ -75,7 +72,7 @@ type Tokens = StandardTokenResponse<
     CoreTokenType,
 >;
 type Failure = StandardErrorResponse<CoreErrorResponseType>;
-type OidcClient = Client<
+type OidcClient<Authorization, Token> = Client<
     OtherClaims,
     CoreAuthDisplay,
     CoreGenderClaim,
@@ -87,19 +84,29 @@ type OidcClient = Client<
     CoreTokenIntrospectionResponse,
     CoreRevocableToken,
     CoreRevocationErrorResponse,
-    EndpointSet,
+    Authorization,
     EndpointNotSet,
     EndpointNotSet,
     EndpointNotSet,
-    EndpointMaybeSet,
-    EndpointMaybeSet,
+    Token,
+    EndpointNotSet,
 >;
 
 /// A sign-in failed at the provider, or its answer is not accepted.
 #[derive(Debug, thiserror::Error)]
 enum ProviderError {
-    #[error("the document or the keys of the provider cannot be read")]
-    Discovery(#[source] Box<DiscoveryError<HttpError>>),
+    #[error("the document of the provider cannot be read")]
+    Document(#[from] HttpError),
+    #[error("the response to the request for the document is {0}")]
+    Status(StatusCode),
+    #[error("the document of the provider is malformed")]
+    MalformedDocument(#[from] serde_json::Error),
+    #[error("the document is of the issuer {0}")]
+    DocumentOfOther(String),
+    #[error("the keys of the provider cannot be read")]
+    Keys(#[source] Box<DiscoveryError<HttpError>>),
+    #[error("the address of the issuer is malformed")]
+    Issuer(#[from] url::ParseError),
     #[error("the document or the keys of the provider could not be read a moment ago")]
     FailedBefore,
     #[error("too many sign-ins wait for the provider")]
@@ -110,8 +117,6 @@ enum ProviderError {
     Refused(String),
     #[error("the response to the code is malformed")]
     Malformed,
-    #[error(transparent)]
-    Endpoint(#[from] ConfigurationError),
     #[error(transparent)]
     Secret(#[from] SecretFileError),
     #[error("the response has no ID token")]
@@ -184,8 +189,7 @@ impl Provider {
     async fn begun(&self, redirect: &Url) -> Result<Begun, ProviderError> {
         let _permit = self.waiting.try_acquire().map_err(|_| ProviderError::Busy)?;
         let metadata = self.metadata(FRESH).await?;
-        let client = OidcClient::from_provider_metadata(Metadata::clone(&metadata), self.client_id(), None);
-        let client = client.set_redirect_uri(RedirectUrl::from_url(redirect.clone()));
+        let client = self.client(&metadata, redirect)?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         // The library adds it.
         let scopes = self.settings.scopes.iter().filter(|scope| *scope != "openid");
@@ -212,12 +216,10 @@ impl Provider {
     async fn finished(&self, redirect: &Url, callback: Callback<'_>) -> Result<Person, ProviderError> {
         let _permit = self.waiting.try_acquire().map_err(|_| ProviderError::Busy)?;
         let metadata = self.metadata(FRESH).await?;
-        let additional = metadata.additional_metadata();
+        let promised = metadata.document.authorization_response_iss_parameter_supported;
         match callback.issuer {
             Some(issuer) if issuer != self.settings.issuer => return Err(ProviderError::OtherIssuer),
-            None if additional.authorization_response_iss_parameter_supported => {
-                return Err(ProviderError::OtherIssuer);
-            }
+            None if promised => return Err(ProviderError::OtherIssuer),
             _ => {}
         }
         let tokens = self.exchange(&metadata, redirect, &callback).await?;
@@ -228,10 +230,10 @@ impl Provider {
             nonce: Nonce::new(callback.nonce),
             now: self.clock.now(),
         };
-        match check.person(token, metadata.jwks()) {
+        match check.person(token, &metadata.keys) {
             Err(error) if error.is_unknown_key() => {
                 let metadata = self.metadata(ROTATION).await?;
-                Ok(check.person(token, metadata.jwks())?)
+                Ok(check.person(token, &metadata.keys)?)
             }
             checked => Ok(checked?),
         }
@@ -245,16 +247,24 @@ impl Provider {
     ) -> Result<Tokens, ProviderError> {
         let secret = secret_file::read(&self.settings.client_secret_file)?;
         let secret = ClientSecret::new(secret.trim_end_matches(['\r', '\n']).to_owned());
-        let client = OidcClient::from_provider_metadata(metadata.clone(), self.client_id(), Some(secret))
-            .set_redirect_uri(RedirectUrl::from_url(redirect.clone()))
-            .set_auth_type(auth_type(metadata));
-        let request = client.exchange_code(AuthorizationCode::new(callback.code.to_owned()))?;
+        let client = self.client(metadata, redirect)?.set_client_secret(secret);
+        let client = client.set_auth_type(metadata.auth_type());
+        let request = client.exchange_code(AuthorizationCode::new(callback.code.to_owned()));
         let request = request.set_pkce_verifier(PkceCodeVerifier::new(callback.verifier.clone()));
         Ok(request.request_async(&self.http).await?)
     }
 
-    fn client_id(&self) -> ClientId {
-        ClientId::new(self.settings.client_id.clone())
+    fn client(
+        &self,
+        metadata: &Metadata,
+        redirect: &Url,
+    ) -> Result<OidcClient<EndpointSet, EndpointSet>, ProviderError> {
+        let id = ClientId::new(self.settings.client_id.clone());
+        let issuer = IssuerUrl::new(self.settings.issuer.clone())?;
+        let client = OidcClient::<EndpointNotSet, EndpointNotSet>::new(id, issuer, metadata.keys.clone())
+            .set_auth_uri(metadata.document.authorization_endpoint.clone())
+            .set_token_uri(metadata.document.token_endpoint.clone());
+        Ok(client.set_redirect_uri(RedirectUrl::from_url(redirect.clone())))
     }
 
     /// The document and the keys, not older than `max_age`. One task reads them at a time, and the others wait for it.
@@ -268,16 +278,31 @@ impl Provider {
                 _ => {}
             }
         }
-        let read = match IssuerUrl::new(self.settings.issuer.clone()) {
-            Ok(issuer) => Metadata::discover_async(issuer, &self.http).await,
-            Err(error) => Err(DiscoveryError::UrlParse(error)),
-        };
-        let read = read.map(Arc::new);
+        let read = self.read().await.map(Arc::new);
         *cached = Some(Discovered {
             at: self.clock.monotonic(),
             metadata: read.as_ref().ok().cloned(),
         });
-        read.map_err(|error| ProviderError::Discovery(Box::new(error)))
+        read
+    }
+
+    async fn read(&self) -> Result<Metadata, ProviderError> {
+        let issuer = self.settings.issuer.trim_end_matches('/');
+        let mut request = HttpRequest::new(Vec::new());
+        *request.uri_mut() = format!("{issuer}/.well-known/openid-configuration")
+            .parse()
+            .unwrap_or_default();
+        let response = self.http.call(request).await?;
+        if response.status() != StatusCode::OK {
+            return Err(ProviderError::Status(response.status()));
+        }
+        let document: Document = serde_json::from_slice(response.body())?;
+        if document.issuer != self.settings.issuer {
+            return Err(ProviderError::DocumentOfOther(quoted(&document.issuer)));
+        }
+        let keys = JsonWebKeySet::fetch_async(&document.jwks_uri, &self.http).await;
+        let keys = keys.map_err(|error| ProviderError::Keys(Box::new(error)))?;
+        Ok(Metadata { document, keys })
     }
 
     /// What the person is told; the log has the reason.
@@ -285,7 +310,11 @@ impl Provider {
         let ProviderSettings { name, title, .. } = &self.settings;
         warn!(provider = name, error = %Chain(error), "a sign-in was refused");
         match error {
-            ProviderError::Discovery(_)
+            ProviderError::Document(_)
+            | ProviderError::Status(_)
+            | ProviderError::MalformedDocument(_)
+            | ProviderError::DocumentOfOther(_)
+            | ProviderError::Keys(_)
             | ProviderError::FailedBefore
             | ProviderError::Busy
             | ProviderError::Exchange(_) => busy(&format!("{title} does not answer")),
@@ -302,13 +331,15 @@ impl Provider {
     }
 }
 
-/// How the client proves who it is: as the document says, else by HTTP Basic, the default.
-fn auth_type(metadata: &Metadata) -> AuthType {
-    let methods = metadata.token_endpoint_auth_methods_supported();
-    let takes = |method| methods.is_none_or(|methods| methods.contains(&method));
-    if takes(CoreClientAuthMethod::ClientSecretBasic) || !takes(CoreClientAuthMethod::ClientSecretPost) {
-        AuthType::BasicAuth
-    } else {
-        AuthType::RequestBody
+impl Metadata {
+    /// How the client proves who it is: as the document says, else by HTTP Basic, the default.
+    fn auth_type(&self) -> AuthType {
+        let methods = self.document.token_endpoint_auth_methods_supported.as_ref();
+        let takes = |name: &str| methods.is_none_or(|methods| methods.iter().any(|method| method == name));
+        if takes("client_secret_basic") || !takes("client_secret_post") {
+            AuthType::BasicAuth
+        } else {
+            AuthType::RequestBody
+        }
     }
 }
