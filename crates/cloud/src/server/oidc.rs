@@ -1,8 +1,8 @@
 //! Signing in with OpenID Connect: the providers of the settings, and what they say of a person.
 //!
-//! A person is the issuer and the subject of an ID token, never an e-mail address. A provider is asked for the first time
-//! when somebody signs in with it, so that one that is away hinders neither the start of the server nor other ways to
-//! sign in.
+//! A person is the issuer and the subject of an ID token, never an e-mail address. A provider is asked for the first
+//! time when somebody signs in with it, so that one that is away hinders neither the start of the server nor other ways
+//! to sign in.
 
 mod http;
 mod provider;

@@ -1,7 +1,7 @@
 //! Signing in at a provider, and the providers that a signed-in person has linked.
 //!
-//! The cookie of a begun sign-in is that of one browser, and is deleted when the person returns: nobody ends the sign-in
-//! of another one, and none is ended twice.
+//! The cookie of a begun sign-in is that of one browser, and is deleted when the person returns: nobody ends the
+//! sign-in of another one, and none is ended twice.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -173,7 +173,7 @@ pub(super) async fn unlink(sent: Posted) -> Response {
     }
 }
 
-/// Ends a sign-in or a link, when the provider sends the person back. The begun sign-in ends here, whatever comes of it.
+/// Ends a sign-in or a link, when the provider sends the person back. The cookie goes, whatever comes of it.
 pub(super) async fn callback(State(console): State<Console>, mut parts: Parts) -> Response {
     let returned = returned(&console, &mut parts).await;
     let mut response = returned.unwrap_or_else(|problem| failed(None, &problem));

@@ -1,5 +1,5 @@
-//! The requests to a provider. Each has a deadline and a maximum size, follows no redirect, and is sent only over TLS or
-//! to this machine: the addresses are those that the provider's own document names.
+//! The requests to a provider. Each has a deadline and a maximum size, follows no redirect, and is sent only over TLS
+//! or to this machine: the addresses are those that the provider's own document names.
 
 use std::path::Path;
 use std::time::Duration;

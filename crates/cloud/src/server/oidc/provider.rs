@@ -41,8 +41,8 @@ const FAILED: Duration = Duration::from_secs(5);
 /// The maximum number of sign-ins that wait for one provider.
 const WAITING: usize = 32;
 
-/// The discovery document (OpenID Connect Discovery 1.0), with what is read of it: other fields may have values that the
-/// library does not know.
+/// The discovery document (OpenID Connect Discovery 1.0), with what is read of it: other fields may have values that
+/// the library does not know.
 #[derive(Deserialize)]
 struct Document {
     issuer: String,
@@ -343,3 +343,6 @@ impl Metadata {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

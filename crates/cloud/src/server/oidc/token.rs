@@ -1,7 +1,7 @@
 //! The ID token with which a sign-in ends: its checks, and the person that it names.
 //!
-//! It is accepted only with the signature of a public key of the provider, whatever its header says, and for this client
-//! and this sign-in (OpenID Connect Core 1.0, 3.1.3.7 and 3.1.3.8).
+//! It is accepted only with the signature of a public key of the provider, whatever its header says, and for this
+//! client and this sign-in (OpenID Connect Core 1.0, 3.1.3.7 and 3.1.3.8).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
