@@ -79,7 +79,7 @@ impl Oidc {
         self.providers.iter().find(|provider| provider.settings.name == name)
     }
 
-    /// Returns true if a user with the home `organization` can sign in with a person of `issuer`.
+    /// Returns true if a member of `organization` can sign in as a person of `issuer`.
     pub(super) fn is_offered(&self, issuer: &str, organization: &str) -> bool {
         self.providers.iter().any(|Provider { settings, .. }| {
             let only = settings.organization.as_deref();
