@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::{Client, Method, redirect};
 use serde_json::{Value, json};
+use sqlx::{AnyConnection, Connection as _};
 use tidewaiter_cloud::server::SignInSettings;
 use tidewaiter_kit::{Clock as _, SystemClock};
 use url::Url;
@@ -259,8 +260,25 @@ async fn a_first_sign_in_takes_over_nobody(world: World) {
     );
     provider.set_claims(json!({"sub": "person-2"}));
     Browser::new(&world).sign_in(&provider).await.is(409);
-    // A deleted user does not come back: the next sign-in creates another one.
+    // The provider is for members of its organization alone.
+    let elsewhere = world.another_organization(&olivia, "Elsewhere").await;
+    world.user(&olivia, &elsewhere, "Eve", "member").await;
+    provider.set_claims(json!({"sub": "eve"}));
+    let mut eve = Browser::new(&world);
+    eve.log_in("eve@example.org").await;
+    let refused = eve.link(&provider).await.is(403);
+    assert!(refused.body.contains("is for members"), "{refused:?}");
+    // An access that has ended begins at no provider.
     provider.set_claims(json!({}));
+    let ended = json!({"name": "Alice", "email": "alice@example.net", "expires_at": "2020-01-01T00:00:00Z"});
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let end = sqlx::query("UPDATE objects SET spec = $1 WHERE kind = 'users' AND id = $2")
+        .bind(ended.to_string())
+        .bind(account.field("id"));
+    end.execute(&mut database).await.unwrap();
+    let refused = Browser::new(&world).sign_in(&provider).await.is(401);
+    assert!(refused.body.contains("your access ended"), "{refused:?}");
+    // A deleted user does not come back: the next sign-in creates another one.
     let user = format!("~/users/{}", account.field("id"));
     world.delete(&olivia, &user).await.is(204);
     Browser::new(&world).sign_in(&provider).await.is(303);
