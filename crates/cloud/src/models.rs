@@ -18,6 +18,7 @@ mod cluster;
 mod document;
 mod failure;
 mod fields;
+mod identity;
 mod kind;
 mod label;
 mod login;
@@ -53,6 +54,7 @@ pub use cluster::{CLUSTER_AUDIENCE, Cluster, ClusterConfiguration, ClusterSpec};
 pub use document::{InvalidField, Unknown};
 pub use failure::Failure;
 pub use fields::{Fields, Model};
+pub use identity::Identity;
 pub use label::{
     CLUSTER_LABEL_PREFIX, ClusterLabel, ClusterLabelSpec, NODE_POOL_LABEL_PREFIX, NodePoolLabel, NodePoolLabelSpec,
 };
@@ -116,6 +118,8 @@ kind::kinds! {
         Invitation: Facts::internal("invitations", "an invitation", 1_000, &[Self::Organization]),
         /// The hash of a user's password.
         Password: Facts::internal("passwords", "a password", 20_000, &[Self::User]),
+        /// The account of a user at a provider of OpenID Connect: its issuer and subject.
+        Identity: Facts::internal("identities", "an identity", 50_000, &[Self::User]),
         /// A user who administers all organizations.
         Operator: Facts::internal("operators", "an operator", 20_000, &[Self::User]),
         /// A token of a user, a service account, or a cluster (issued for one of its keys). Its text is not stored.

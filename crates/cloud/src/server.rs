@@ -3,8 +3,8 @@
 //! No error, `Debug` output or log line contains a key, a password or a token.
 //!
 //! Each room uses only those before it: `error` and `refusal`, `keys`, `principal`, `store`, `http`, `access`, `auth`,
-//! `openapi`, `state`, `routes`, `console`; then `router`, `serve`, `init` and `recover`, which make a server of them.
-//! Only `error` names one that is behind it, the error of the store.
+//! `openapi`, `oidc`, `state`, `routes`, `console`; then `router`, `serve`, `init` and `recover`, which make a server of
+//! them. Only `error` names one that is behind it, the error of the store.
 
 #![expect(missing_docs, reason = "a field or an error that its name explains has no comment")]
 
@@ -16,6 +16,7 @@ mod error;
 pub mod http;
 mod init;
 pub mod keys;
+mod oidc;
 pub mod openapi;
 pub mod principal;
 mod recover;
@@ -32,6 +33,7 @@ pub use error::Error;
 pub use http::client_address::TrustedProxies;
 pub use http::limits::LimitSettings;
 pub use init::{InitOptions, InitSummary, create_organization, has_organization, make_keys};
+pub use oidc::{ProviderSettings, ProvisionSettings, SignInSettings};
 pub use recover::{RecoverOptions, RecoverSummary, recover};
 pub use routes::LONGEST_TOKEN;
 pub use serve::{DRAIN, ServeError, start};

@@ -1,5 +1,5 @@
 //! Finds the real components that tests start: the control plane, what real nodes run, Helm, moto, fake-gcs-server,
-//! Prometheus, Postgres and Schemathesis.
+//! Prometheus, Postgres, Schemathesis and oidc-provider.
 //!
 //! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are
 //! those that `hack/` pins, read from the same files at compile time.
@@ -16,6 +16,7 @@ const FAKE_GCS_GO_MOD: &str = include_str!("../../../hack/fake-gcs-server/go.mod
 const YAML_ORACLE_GO_MOD: &str = include_str!("../../../hack/yaml-oracle/go.mod");
 const MOTO_PINS: &str = include_str!("../../../hack/moto-requirements.txt");
 const SCHEMATHESIS_PINS: &str = include_str!("../../../hack/schemathesis-requirements.txt");
+const OIDC_PROVIDER: &str = include_str!("../../../hack/oidc-provider/package.json");
 const POSTGRESQL: &str = include_str!("../../../hack/postgresql");
 
 /// The control plane's binary of this name (`etcd`, `kube-apiserver`, `kubectl`, `kube-controller-manager`,
@@ -223,6 +224,25 @@ pub fn chromium() -> PathBuf {
 pub fn axe() -> PathBuf {
     let path = cache_folder().join("axe/node_modules/axe-core/axe.min.js");
     assert!(path.is_file(), "{} is missing: run hack/axe/build", path.display());
+    path
+}
+
+/// The folder with oidc-provider and its `server.js`, from the cache that `hack/oidc-provider/build` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn oidc_provider() -> PathBuf {
+    let version = OIDC_PROVIDER
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("\"oidc-provider\": \"")?.strip_suffix('"'))
+        .expect("hack/oidc-provider/package.json pins oidc-provider");
+    let path = cache_folder().join(format!("oidc-provider-{version}"));
+    assert!(
+        path.join("server.js").is_file(),
+        "{} is missing: run hack/oidc-provider/build",
+        path.display()
+    );
     path
 }
 

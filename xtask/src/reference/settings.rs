@@ -78,6 +78,7 @@ const ROLES: [Role; 4] = [
         files: &[
             "crates/tidewaiter/src/cloud_server/settings.rs",
             "crates/cloud/src/server/store/storage_limits.rs",
+            "crates/cloud/src/server/oidc/settings.rs",
             "crates/kit/src/telemetry.rs",
         ],
     },
@@ -146,9 +147,11 @@ fn below(sources: &[String], fields: &[Item], path: &str, defaults: &Value, rows
         let kind = kind
             .strip_prefix("Option<")
             .map_or(kind.as_str(), |kind| kind.trim_end_matches('>'));
-        let inner = declared(sources, kind).unwrap_or_default();
+        let element = kind.strip_prefix("Vec<").map(|kind| kind.trim_end_matches('>'));
+        let inner = declared(sources, element.unwrap_or(kind)).unwrap_or_default();
         if inner.iter().any(|item| !item.kind.is_empty()) {
-            below(sources, &inner, &format!("{path}."), &defaults[name], rows);
+            let list = if element.is_some() { "[]" } else { "" };
+            below(sources, &inner, &format!("{path}{list}."), &defaults[name], rows);
             continue;
         }
         let default = match &defaults[name] {
@@ -198,6 +201,8 @@ struct Own {
     lease: Lease,
     /// What is done.
     on_stop: Option<OnStop>,
+    /// The Leases of others.
+    others: Vec<Lease>,
 }
 
 struct Lease {
@@ -220,6 +225,7 @@ enum OnStop {
             ["adminPort", "`1`", "The port."],
             ["lease.name", "`a`", "Its name."],
             ["onStop", "none", "What is done.<br>`keep`: Nothing."],
+            ["others[].name", "none", "Its name."],
         ];
         assert_eq!(rows, expected);
         assert_eq!(leaves(&defaults, ""), ["adminPort", "lease.name"]);

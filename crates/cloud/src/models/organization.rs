@@ -11,6 +11,10 @@ model! {
     OrganizationSpec, "an organization" =>
     /// The name.
     required name: DisplayName,
+    /// Users whose home is this organization cannot log in with a password; only an owner who has linked a provider
+    /// sets it. If absent, they can.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    or_default passwords_disabled: bool,
 }
 
 model! {

@@ -30,6 +30,7 @@ mod page;
 mod parts;
 mod people;
 mod pool;
+mod providers;
 mod registries;
 mod report;
 mod roles;
@@ -76,7 +77,11 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .route("/device", get(device::show).post(device::decide))
         .route(invitations::PAGE, get(invitations::show).post(invitations::accept))
         .route(invitations::JOIN, get(invitations::show_join).post(invitations::join))
+        .route("/sign-in/with/{provider}", get(providers::sign_in))
+        .route("/sign-in/callback", get(providers::callback))
         .route("/sign-out", post(sign_in::sign_out))
+        .route("/account/identities", get(providers::show).post(providers::link))
+        .route("/account/identities/unlink", post(providers::unlink))
         .route("/assets/{name}", get(assets::get))
         .merge(account_pages())
         .merge(operator_pages())

@@ -24,6 +24,7 @@ use super::keys::script_keys::{ScriptKeyError, ScriptKeys};
 use super::keys::sealing::{Sealer, SealingError};
 use super::keys::signing::{KeyRing, SigningError};
 use super::keys::token::Tokens;
+use super::oidc::{Oidc, OidcError};
 use super::openapi::{Served, document};
 use super::reseal::{heads, reseal};
 use super::router::router;
@@ -65,6 +66,8 @@ pub enum ServeError {
     #[error(transparent)]
     ScriptKey(#[from] ScriptKeyError),
     #[error(transparent)]
+    SignIn(#[from] OidcError),
+    #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("TLS cannot be set up")]
     Protocol(#[from] rustls::Error),
@@ -97,6 +100,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let tokens = Tokens::new(issuer(&parts.issuer), KeyRing::load(&parts.keys)?);
     let sealer = Sealer::load(&parts.sealing)?;
     let script_keys = ScriptKeys::load(&parts.script_keys)?;
+    let oidc = Oidc::new(&parts.sign_in, &parts.issuer, &kit.clock)?;
     let requests = Requests::new(&kit.metrics)?;
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let Opened {
@@ -130,6 +134,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         limits: Limits::new(parts.limits.clone()),
         guesses: Guesses::default(),
         user_codes: Guesses::default(),
+        oidc,
         clock: kit.clock.clone(),
         shutdown: shutdown.clone(),
         lists: ListCache::new(requests.lists.clone()),

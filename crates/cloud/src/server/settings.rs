@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use url::Url;
 
 use super::http::limits::LimitSettings;
+use super::oidc::SignInSettings;
 use super::store::{Retention, StorageLimits};
 use crate::models::Kind;
 
@@ -36,6 +37,7 @@ pub struct ServerParts {
     /// The maximum number of open connections, including streams.
     pub connections: usize,
     pub lives: TokenLifetimes,
+    pub sign_in: SignInSettings,
 }
 
 /// The lifetimes of tokens.

@@ -23,6 +23,7 @@ use super::http::response_budget::ResponseBudget;
 use super::keys::script_keys::ScriptKeys;
 use super::keys::sealing::{Owner, Sealer};
 use super::keys::token::{Claims, SignError};
+use super::oidc::Oidc;
 use super::openapi::Served;
 use super::refusal::Refusal;
 use super::settings::ServerParts;
@@ -46,6 +47,8 @@ pub struct ServerState {
     pub(super) guesses: Guesses,
     /// The codes of programs that a person typed.
     pub(super) user_codes: Guesses,
+    /// The providers at which people sign in.
+    pub(super) oidc: Oidc,
     pub(super) requests: Requests,
     pub(super) clock: SharedClock,
     /// Cancelled when the process shuts down: then streams end.

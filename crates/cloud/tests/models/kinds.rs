@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tidewaiter_cloud::models::{
     Account, AutoscalingPolicy, AutoscalingPolicySpec, Cluster, ClusterLabel, ClusterLabelSpec, ClusterSpec, Failure,
-    InvalidField, Login, Model, Node, NodePool, NodePoolLabel, NodePoolLabelSpec, NodePoolSpec, NodeSpec,
+    Identity, InvalidField, Login, Model, Node, NodePool, NodePoolLabel, NodePoolLabelSpec, NodePoolSpec, NodeSpec,
     NodeStatusReport, Organization, OrganizationSpec, Plugin, PluginDefinition, PluginManifests, PluginSpec,
     PluginVersion, Provider, Registry, Role, RoleBinding, RoleBindingSpec, RoleSpec, ServiceAccount,
     ServiceAccountSpec, SshKeySpec, Team, TeamSpec, Unknown, Upgrade, UpgradeSpec, User, UserSpec, parse,
@@ -130,13 +130,21 @@ fn people() -> Vec<Kind> {
                     "avatar_url": "https://example.com/a.png"}),
             ),
         ),
-        kind::<OrganizationSpec>("organization spec", json!({"name": "Example"})),
+        kind::<OrganizationSpec>(
+            "organization spec",
+            json!({"name": "Example", "passwords_disabled": true}),
+        ),
         kind::<Organization>(
             "organization",
             with(
                 stamped(),
                 json!({"name": "Example", "owner_id": OTHER_ID, "locked": false}),
             ),
+        ),
+        kind::<Identity>(
+            "identity",
+            json!({"id": ID, "created_at": TIME, "user_id": OTHER_ID, "provider": "corp",
+                "issuer": "https://id.example.com/", "subject": "248289761001"}),
         ),
         kind::<UserSpec>("user spec", user.clone()),
         kind::<User>(

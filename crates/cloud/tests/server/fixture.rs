@@ -159,6 +159,7 @@ impl World {
         let mut place = Place::default();
         place.set("organization", organization);
         place.set("user", user);
+        place.set("identities", Uuid::nil());
         let base = format!("/v3/organizations/{organization}");
         let keys = format!("{base}/users/{user}/ssh_keys");
         let key = json!({"name": "laptop", "key": ssh_key()});

@@ -17,7 +17,8 @@ use tidewaiter_cloud::server::keys::signing::KeyRing;
 use tidewaiter_cloud::server::keys::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::{
-    InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, create_organization, make_keys, start,
+    InitOptions, LimitSettings, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies, create_organization,
+    make_keys, start,
 };
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{ControlPlane, Identity, eventually, free_port, issuer};
@@ -92,6 +93,7 @@ impl Cloud {
             quotas: BTreeMap::new(),
             audit: Retention::default(),
             storage: StorageLimits::default(),
+            sign_in: SignInSettings::default(),
             lives: TokenLifetimes {
                 kubernetes: LIFE,
                 ..TokenLifetimes::default()

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tidewaiter_cloud::server::keys::hash::Password;
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::{
-    InitOptions, LimitSettings, ServeError, ServerParts, TokenLifetimes, TrustedProxies, create_organization,
-    make_keys, start,
+    InitOptions, LimitSettings, ServeError, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies,
+    create_organization, make_keys, start,
 };
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::Postgres;
@@ -137,6 +137,7 @@ impl World {
             audit: Retention::default(),
             storage: StorageLimits::default(),
             lives: TokenLifetimes::default(),
+            sign_in: SignInSettings::default(),
         };
         change(&mut parts);
         let mut tasks = Tasks::new(SystemClock::shared());

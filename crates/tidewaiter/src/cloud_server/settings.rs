@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
-use tidewaiter_cloud::server::{LimitSettings, ServerParts, TokenLifetimes, TrustedProxies};
+use tidewaiter_cloud::server::{LimitSettings, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies};
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::telemetry::LogSettings;
 use url::Url;
@@ -93,6 +93,8 @@ pub(super) struct ServerSettings {
     /// The lifetime of a token for a kube-apiserver, which does not learn of revocations.
     #[serde(deserialize_with = "whole_seconds")]
     kubernetes_token_seconds: NonZeroU32,
+    /// How people sign in besides passwords.
+    sign_in: SignInSettings,
     /// The log settings.
     pub(super) log: LogSettings,
 }
@@ -124,6 +126,7 @@ impl Default for ServerSettings {
             login_seconds: seconds(12 * 60 * 60),
             cluster_token_seconds: seconds(60 * 60),
             kubernetes_token_seconds: seconds(10 * 60),
+            sign_in: SignInSettings::default(),
             log: LogSettings::default(),
         }
     }
@@ -138,6 +141,7 @@ impl ServerSettings {
         self.database_url(None)?;
         self.proxies()?;
         self.quotas()?;
+        self.sign_in.check()?;
         Ok(())
     }
 
@@ -260,6 +264,7 @@ impl ServerSettings {
                 cluster: life(self.cluster_token_seconds),
                 kubernetes: life(self.kubernetes_token_seconds),
             },
+            sign_in: self.sign_in.clone(),
         })
     }
 }

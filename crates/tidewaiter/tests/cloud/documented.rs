@@ -274,6 +274,10 @@ async fn the_settings_of_the_page_are_settings() {
             ["address: 0.0.0.0:3990", "tlsKey: /etc/tidewaiter/tls.key"],
         ),
         ("trustedProxies: [10.0.0.0/8]", ["10.0.0.0/8", "clusters: 500"]),
+        (
+            "clientId: tidewaiter",
+            ["groupsClaim: groups", "operations: Operations"],
+        ),
     ] {
         let file = person.file("cloud.yaml", block(text));
         let ran = person

@@ -26,6 +26,7 @@ mod proxy;
 mod read_only;
 mod refusals;
 mod secrets;
+mod sign_in;
 mod starts;
 mod unit;
 mod world;

@@ -97,6 +97,17 @@ async fn limits_that_cannot_be_meant_are_refused_by_name() {
         ("quotas", "{cluster: 5}", ["quotas", "the key cluster,", "clusters"]),
         ("streamsPerCaller", "0", ["streamsPerCaller", "from 1", ""]),
         ("auditDays", "-1", ["auditDays", "from 1", ""]),
+        (
+            "signIn",
+            "{providers: [{name: a, title: A, issuer: 'http://id.example.com', clientId: a, clientSecretFile: /a}]}",
+            ["signIn.providers[0].issuer", "http://id.example.com", "https URL"],
+        ),
+        (
+            "signIn",
+            "{providers: [{name: a, title: A, issuer: 'https://id.example.com', clientId: a, clientSecretFile: /none}]}",
+            ["clientSecretFile of a", "cannot read /none", ""],
+        ),
+        ("signIn", "{provider: []}", ["signIn.provider", "signIn.providers", ""]),
     ] {
         let place = Place::new(On::Sqlite).await;
         place.init().await;

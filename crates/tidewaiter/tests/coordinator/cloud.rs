@@ -18,8 +18,8 @@ use tidewaiter_cloud::server::keys::hash::Password;
 use tidewaiter_cloud::server::keys::signing::KeyRing;
 use tidewaiter_cloud::server::keys::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::{
-    InitOptions, LimitSettings, ServerParts, TokenLifetimes, TrustedProxies, create_organization, make_keys, start,
-    store,
+    InitOptions, LimitSettings, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies, create_organization,
+    make_keys, start, store,
 };
 use tidewaiter_kit::{Clock as _, Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{Scratch, eventually, leaks};
@@ -102,6 +102,7 @@ async fn serve(folder: &Path, database: Url, tls: Option<(PathBuf, PathBuf)>) ->
             audit: store::Retention::default(),
             storage: store::StorageLimits::default(),
             lives: TokenLifetimes::default(),
+            sign_in: SignInSettings::default(),
         };
         let mut tasks = Tasks::new(clock.clone());
         let kit = Kit::new(clock.clone()).unwrap();

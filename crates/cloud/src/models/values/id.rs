@@ -47,6 +47,7 @@ ids! {
     OrganizationId, "an organization";
     UserId, "a user";
     SshKeyId, "an SSH key";
+    IdentityId, "an identity";
     TeamId, "a team";
     ServiceAccountId, "a service account";
     RegistryId, "a registry";

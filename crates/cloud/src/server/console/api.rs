@@ -8,11 +8,15 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderNam
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use serde_json::Value;
+use tidewaiter_kit::Chain;
 use tidewaiter_kit::serve::Peer;
 use tower::ServiceExt as _;
+use tracing::error;
 
 use crate::client::Path;
 use crate::models::InvalidField;
+use crate::server::Error;
+use crate::server::http::errors::busy;
 use crate::server::refusal::Refusal;
 
 /// The maximum size of a response that a page reads, in bytes: lists are read in pages.
@@ -179,6 +183,19 @@ impl Problem {
             status,
             message: message.to_owned(),
             field: text("/field").unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+impl From<Error> for Problem {
+    /// The log has the details of what the person cannot correct.
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Refused(refusal) => refusal.into(),
+            error => {
+                error!(error = %Chain(&error), "a page failed");
+                busy("the server cannot do this now").into()
+            }
         }
     }
 }

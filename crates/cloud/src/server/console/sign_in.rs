@@ -1,25 +1,27 @@
 //! Signing in and out.
 
-use axum::extract::RawQuery;
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use http::{Method, StatusCode};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
+use super::Console;
 use super::api::Problem;
 use super::fields::FormFields;
 use super::page::{Page, problem};
+use super::providers::buttons;
 use super::see_other;
 use super::session::{Posted, UnauthenticatedForm, begin, end, own_path};
 use crate::client::Path;
 
-pub(super) async fn show(RawQuery(query): RawQuery) -> Response {
+pub(super) async fn show(State(console): State<Console>, RawQuery(query): RawQuery) -> Response {
     let query = FormFields::parse(query.unwrap_or_default().as_bytes());
-    form(own_path(query.get("return_to").unwrap_or("/")), "", None)
+    form(&console, own_path(query.get("return_to").unwrap_or("/")), "", None)
 }
 
 /// Signs in with an e-mail address and a password.
-pub(super) async fn with_password(sent: UnauthenticatedForm) -> Response {
+pub(super) async fn with_password(State(console): State<Console>, sent: UnauthenticatedForm) -> Response {
     let field = |name| sent.form.get(name).unwrap_or_default();
     let (email, return_to) = (field("email"), own_path(field("return_to")));
     let login = json!({ "email": email, "password": sent.form.secret("password").unwrap_or_default() });
@@ -33,7 +35,7 @@ pub(super) async fn with_password(sent: UnauthenticatedForm) -> Response {
             );
             response
         }
-        Err(problem) => form(return_to, email, Some(&problem)),
+        Err(problem) => form(&console, return_to, email, Some(&problem)),
     }
 }
 
@@ -49,7 +51,7 @@ pub(super) async fn sign_out(sent: Posted) -> Response {
     response
 }
 
-fn form(return_to: &str, email: &str, refused: Option<&Problem>) -> Response {
+fn form(console: &Console, return_to: &str, email: &str, refused: Option<&Problem>) -> Response {
     let page = Page {
         title: "Sign in",
         session: None,
@@ -73,6 +75,7 @@ fn form(return_to: &str, email: &str, refused: Option<&Problem>) -> Response {
             }
             button type="submit" { "Sign in" }
         }
+        (buttons(console, return_to))
     })
 }
 

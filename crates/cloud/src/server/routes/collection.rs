@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::identities::may_disable_passwords;
 use super::manifests::{hold_changed, hold_created};
 use super::prelude::*;
 use super::references::{bound_teams, parse_update, refuse_past_end, resolve_references};
@@ -141,7 +142,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
     let body = object(&call.body)?;
     let mut resource = ResourcePath::of(call)?;
     let (condition, state) = (call.condition(), app.clone());
-    let caller = Arc::clone(call.caller()?);
+    let (caller, owner) = (Arc::clone(call.caller()?), call.owner());
     let held = hold_changed(app, call, &resource.id, &body).await?;
     let response = write(app, call, async move |transaction| {
         may_write(transaction, &mut resource, kind, &caller.principal).await?;
@@ -155,6 +156,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         refuse_past_end(&document, Some(&before), transaction.now())?;
         bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
         only_own_key(transaction, &resource.user, &document, Some(&before)).await?;
+        may_disable_passwords(&state, transaction, &owner, &document, Some(&before)).await?;
         let references =
             resolve_references(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
         let (organization, credentials) = (&before.organization_id, document.credentials.as_ref());

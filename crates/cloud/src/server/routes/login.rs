@@ -1,6 +1,7 @@
 //! Logging in: with a password, with what a person granted, or as a cluster with its key; and the rows by which a token
 //! can be revoked.
 
+use super::identities::disables_passwords;
 use super::login_grants;
 use super::observed::failed_login;
 use super::prelude::*;
@@ -25,7 +26,7 @@ pub(super) async fn log_in(app: &AppState, call: &Call) -> Result<Response, Erro
         "device" => login_grants::with_device(app, call).await,
         _ => {
             let message = "unknown login method; use password, email, browser, device or api_key";
-            Err(Refusal::new(http::StatusCode::NOT_FOUND, message).into())
+            Err(Refusal::new(StatusCode::NOT_FOUND, message).into())
         }
     }
 }
@@ -46,7 +47,7 @@ async fn with_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     if !verify(app, given, stored, organization, attempt).await? {
         failed_login(app, call, Kind::User, user.as_ref());
         let message = "the e-mail address or the password is wrong";
-        return Err(Refusal::new(http::StatusCode::UNAUTHORIZED, message).into());
+        return Err(Refusal::new(StatusCode::UNAUTHORIZED, message).into());
     }
     let password = password.ok_or_else(Refusal::not_found)?;
     let token_use = TokenUse::User(UserId(crate::server::digest::uuid(&password.id)));
@@ -78,6 +79,7 @@ async fn logged_in(
         let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
         let parent = parent.ok_or_else(Refusal::unauthenticated)?;
         if parent.kind == Kind::User {
+            refuse_password(transaction, &parent).await?;
             add_login(transaction, &new, &parent, LOGIN).await?;
             return Ok(None);
         }
@@ -97,6 +99,17 @@ async fn logged_in(
     Ok(Reply::ok(&json!({ "token": token })).into_response())
 }
 
+/// Refuses a login with the right password where the user's home has switched passwords off, except of an operator, who
+/// recovers access when a provider is gone. Anyone without the password does not learn this.
+async fn refuse_password(transaction: &mut Transaction, user: &Row) -> Result<(), Error> {
+    let home = transaction.get(Kind::Organization, &user.organization_id).await?;
+    if home.as_ref().is_some_and(disables_passwords) && transaction.get(Kind::Operator, &user.id).await?.is_none() {
+        let message = "your organization has switched passwords off: sign in with its provider on the sign-in page";
+        return Err(Refusal::new(StatusCode::UNAUTHORIZED, message).into());
+    }
+    Ok(())
+}
+
 async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
     let mut body = object(&call.body)?;
     let key = match body.remove("api_key") {
@@ -104,7 +117,7 @@ async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
         _ => return Err(Refusal::field("api_key", "must be the API key of a cluster").into()),
     };
     refuse_others(&body)?;
-    let invalid = || Refusal::new(http::StatusCode::UNAUTHORIZED, "the API key is invalid or was deleted");
+    let invalid = || Refusal::new(StatusCode::UNAUTHORIZED, "the API key is invalid or was deleted");
     let key = ApiKey::parse(&key).map_err(|_| invalid())?;
     let Some(principal) = app.authenticator.by_key(&key).await? else {
         let row = app.store.get(Kind::ApiKey, &key.id().to_string()).await?;

@@ -8,11 +8,11 @@ use super::route::{
     SCRIPT, created, entry, json, list, one, organization, patch, to,
 };
 use super::{
-    accounts, api_keys, catalogue, clusters, collection, documents, invitations, lists, login, login_grants, members,
-    operators, organizations, rules, script_templates, scripts, stream, tokens,
+    accounts, api_keys, catalogue, clusters, collection, documents, identities, invitations, lists, login,
+    login_grants, members, operators, organizations, rules, script_templates, scripts, stream, tokens,
 };
 use crate::models::{
-    Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
+    Account, AutoscalingPolicy, Catalogue, Cluster, Identity, Kind, Node, NodePool, NodeStatusReport, Organization,
     OrganizationSpec, PluginDefinition, PluginManifests, PluginVersion, Resource as _, Role, RoleSpec,
     ServiceAccountSpec, SshKey, SshKeySpec, Upgrade, UserSpec,
 };
@@ -53,6 +53,8 @@ pub(super) fn accounts() -> Vec<Route> {
         entry(Method::DELETE, "/v3/account/access_tokens/{id}", t, Permission::User, to!(tokens::revoke), Input::Nothing, Output::Nothing, "Revoke one of your own tokens"),
         entry(Method::POST, "/v3/account/invitations", t, Permission::User, to!(invitations::accept_with_account), json::<InvitationSecret>(), one::<AcceptedInvitation>(), "Accept an invitation with your own account, which has the e-mail address of the invitation"),
         entry(Method::POST, "/v3/invitations/accept", t, Permission::Anyone, to!(invitations::accept), json::<InvitationAcceptance>(), one::<AcceptedInvitation>(), "Accept an invitation as a new user, who logs in with the e-mail address of the invitation").refusing(StatusCode::FORBIDDEN),
+        entry(Method::GET, "/v3/account/identities", t, Permission::User, to!(identities::list), Input::Nothing, list::<Identity>(), "List your accounts at sign-in providers"),
+        entry(Method::DELETE, "/v3/account/identities/{id}", t, Permission::User, to!(identities::delete), Input::Nothing, Output::Nothing, "Unlink an account at a sign-in provider; the last way to sign in cannot be unlinked"),
     ]
 }
 
