@@ -152,10 +152,7 @@ async fn a_token_has_what_its_scope_names_and_nothing_else(world: World) {
 async fn no_program_gives_access(world: World) {
     let fixture = Fixture::new(world).await;
     let kinds = json!({"kinds": ["organizations", "users", "ssh-keys", "service-accounts", "clusters"]});
-    let (verbs, keys) = (
-        json!({"verbs": ["read", "write"]}),
-        "POST ~/clusters/{cluster_id}/api-keys",
-    );
+    let verbs = json!({"verbs": ["read", "write"]});
     let (named, whole) = (scoped(&fixture, kinds).await, scoped(&fixture, verbs).await);
     let (admin, reader) = (account(&fixture, "admin").await, account(&fixture, "read_only").await);
     let access = set(ACCESS);

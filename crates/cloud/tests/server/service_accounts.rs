@@ -185,7 +185,7 @@ async fn a_password_ends_logins_and_tokens_only_if_asked(world: World) {
         (json!({"end_tokens": true}), true),
     ] {
         for is_own in [true, false] {
-            let (login, other) = (log_in().await, log_in().await);
+            let (login, second) = (log_in().await, log_in().await);
             let body = json!({"name": "ci", "expires_in_seconds": 3600});
             let made = world.post(&login, "/v3/account/tokens", body).await;
             let token = made.is(201).field("token");
@@ -200,7 +200,7 @@ async fn a_password_ends_logins_and_tokens_only_if_asked(world: World) {
                 by_admin(fields.clone()).await;
                 world.get(&login, "/v3/account").await.is(401);
             }
-            world.get(&other, "/v3/account").await.is(401);
+            world.get(&second, "/v3/account").await.is(401);
             let status = if ends { 401 } else { 200 };
             world.get(&token, "/v3/account").await.is(status);
             by_admin(json!({"end_tokens": true})).await;

@@ -12,6 +12,7 @@ use super::controls::{button, end_input, end_of, ends, facts, form, input, requi
 use super::fields::FormFields;
 use super::page::{Page, failed, problem};
 use super::parts::{changed, done};
+use super::providers::LINKED;
 use super::session::{Posted, Session};
 use super::value::text;
 use crate::client::Path;
@@ -71,7 +72,13 @@ fn profile(session: &Session, account: &Value) -> Markup {
 }
 
 fn password(session: &Session) -> Markup {
-    html! { section { h2 { "Password" } (button(session, "/account/password", "Change the password")) } }
+    html! {
+        section {
+            h2 { "Signing in" }
+            (button(session, "/account/password", "Change the password"))
+            p { a href=(LINKED) { "Sign-in providers" } }
+        }
+    }
 }
 
 fn ssh_keys(session: &Session, keys: &[Value]) -> Markup {

@@ -28,7 +28,7 @@ use crate::server::store::Origin;
 /// The cookie of a begun sign-in.
 const PENDING: &str = "__Host-sign-in";
 /// The page of the linked providers.
-const LINKED: &str = "/account/identities";
+pub(super) const LINKED: &str = "/account/identities";
 
 /// The providers that a signed-in person has linked, and those that can be linked.
 pub(super) struct Identities {
@@ -134,7 +134,7 @@ pub(super) async fn sign_in(
     match begun {
         Ok((url, sealed)) => {
             let mut response = see_other(url.as_str());
-            add_cookie(&mut response, cookie_of(PENDING, &sealed));
+            add_cookie(&mut response, &cookie_of(PENDING, &sealed));
             response
         }
         Err(problem) => failed(None, &problem),
@@ -159,7 +159,7 @@ pub(super) async fn link(State(console): State<Console>, sent: Posted) -> Respon
     let mut response = page.with(&html! { p { a href=(url) { "Continue to the provider" } } });
     // A page and not a redirect: browsers apply form-action of the policy to what a form redirects to.
     set(response.headers_mut(), http::header::REFRESH, &format!("0; url={url}"));
-    add_cookie(&mut response, cookie_of(PENDING, &sealed));
+    add_cookie(&mut response, &cookie_of(PENDING, &sealed));
     response
 }
 
@@ -179,7 +179,7 @@ pub(super) async fn callback(State(console): State<Console>, mut parts: Parts) -
     let mut response = returned.unwrap_or_else(|problem| failed(None, &problem));
     let mut pending = cookie_of(PENDING, "");
     pending.make_removal();
-    add_cookie(&mut response, pending);
+    add_cookie(&mut response, &pending);
     response
 }
 

@@ -75,7 +75,7 @@ pub(super) async fn provision(
         ..Row::new(Kind::User, id)
     };
     let user = transaction.insert(row, &references).await?;
-    join(transaction, organization, id, role, id).await?;
+    join(transaction, organization, id, (role, None), id).await?;
     add(transaction, &user, &settings.name, person).await?;
     Ok(user)
 }
