@@ -20,7 +20,7 @@ pub use percent::Percent;
 pub use rbac::{ApiGroup, NonResourceUrl, Resource, ResourceName, Verb};
 pub use ssh_public_key::{Fingerprint, SshPublicKey};
 pub use text::{
-    CredentialName, Description, DetachedSignature, DisplayName, Email, Namespace, Phone, PluginReference, Slug,
+    ChangeNumber, CredentialName, Description, DetachedSignature, DisplayName, Email, Namespace, Phone, PluginReference, Slug,
     StatusType, StrategyName,
 };
 pub use tidewaiter_api::values::EndTime;

@@ -40,6 +40,7 @@ mod references;
 mod refusals;
 mod removals;
 mod removed_keys;
+mod reports;
 mod requests;
 mod schemathesis;
 mod scripts;

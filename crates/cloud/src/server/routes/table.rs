@@ -12,9 +12,9 @@ use super::{
     rules, script_templates, scripts, stream,
 };
 use crate::models::{
-    Account, AutoscalingPolicy, Catalogue, Cluster, Kind, Node, NodePool, NodeStatusReport, Organization,
-    OrganizationSpec, PluginDefinition, PluginManifests, PluginVersion, Resource as _, Role, RoleSpec, SshKey,
-    SshKeySpec, Upgrade, UserSpec,
+    Account, AutoscalingPolicy, Catalogue, Cluster, ClusterReport, Kind, Node, NodePool, NodeStatusReport, Organization,
+    OrganizationSpec, PluginDefinition, PluginManifests, PluginVersion, ReportedCluster, Resource as _, Role, RoleSpec,
+    SshKey, SshKeySpec, Upgrade, UserSpec,
 };
 use crate::server::http::endpoint::{Input, Output, Permission};
 use crate::server::keys::token::AcceptedUses;
@@ -107,6 +107,9 @@ pub(super) fn clusters() -> Vec<Route> {
     let upgrade = format!("{CLUSTER}/upgrades/{{upgrade_id}}");
     vec![
         entry(Method::PUT, format!("{CLUSTER}/status"), t, reports, to!(clusters::set_status), json::<NodeStatusReport>(), one::<Cluster>(), "Report the status of a cluster").of(Kind::Cluster),
+        entry(Method::PUT, format!("{CLUSTER}/report"), t, reports, to!(clusters::set_report), json::<ClusterReport>(), one::<ReportedCluster>(), "Report what a cluster mirrors, holds and refuses, its plugins and its agents"),
+        entry(Method::GET, format!("{CLUSTER}/report"), t, reads, to!(clusters::report), Input::Nothing, one::<ReportedCluster>(), "Get the last report of a cluster"),
+        entry(Method::GET, format!("{ORGANIZATION}/reports"), t, organization(OrgRole::ReadOnly, false, false), to!(clusters::reports), Input::Nothing, list::<ReportedCluster>(), "List the last reports of all clusters, without the diffs of plugins"),
         entry(Method::PUT, format!("{POOL}/status"), n, reports, to!(clusters::set_status), json::<NodeStatusReport>(), one::<NodePool>(), "Report the status of a node pool").of(Kind::NodePool),
         entry(Method::PUT, format!("{CLUSTER}/nodes/{{id}}/status"), n, reports, to!(clusters::set_status), json::<NodeStatusReport>(), one::<Node>(), "Report the status of a node").of(Kind::Node),
         entry(Method::PUT, format!("{upgrade}/status"), "Upgrades", reports, to!(clusters::set_status), json::<UpgradeReport>(), one::<Upgrade>(), "Report the status of an upgrade").of(Kind::Upgrade).limited_to(MAX_BODY),
