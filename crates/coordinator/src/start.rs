@@ -36,6 +36,8 @@ use crate::terminate::Termination;
 ///   `ClusterUpgrade`s, cordons Nodes and evicts pods.
 /// - node-upgrade: reads the progress of `ClusterUpgrade`s; writes a `NodeUpgrade` for each node in progress.
 /// - reports: reads Nodes, the nodes of the cloud; writes the status of the nodes and of the cluster, in the cloud.
+/// - report of the cluster: reads the state of the sync loops, Plugins and their diffs, Nodes, `NodeReport`s; writes the
+///   report of the cluster, in the cloud.
 /// - reports of upgrades: reads the `ClusterUpgrade`s of the mirror; writes the progress of the upgrades, in the cloud.
 /// - terminate: reads the request to remove everything; deletes what its table lists.
 ///
@@ -55,9 +57,10 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
         upgrades: decisions.upgrades,
     };
     let lists = mirror::start(mirrored, &changes, &mut role)?;
-    let upgrades = lists.upgrades.clone();
+    let (upgrades, state, plugins) = (lists.upgrades.clone(), lists.state.clone(), lists.plugins.cache.clone());
     let nodes = controllers::start(cloud, decisions, lists, &changes, &mut role)?;
     reports::start(cloud, &changes, &nodes, &mut role);
     reports::upgrades::start(cloud, upgrades, &mut role);
+    reports::cluster_report::start(cloud, state, plugins, &nodes, &mut role);
     Ok(())
 }

@@ -187,6 +187,8 @@ impl Cluster {
 
     paths! {
         status: "status";
+        /// The report of the cluster on itself.
+        report: "report";
         plugins: "plugins";
         labels: "labels";
         node_pools: "node-pools";

@@ -255,6 +255,7 @@ impl<K: MirroredKind> Lister<K> {
                 listing,
                 confirmed: Some(confirmed),
                 record,
+                change: self.memory.change,
             });
             self.board.listed(K::NAME, Some(contents));
         } else {
@@ -265,6 +266,7 @@ impl<K: MirroredKind> Lister<K> {
                 self.shared.set(Known {
                     confirmed: Some(confirmed),
                     record,
+                    change: self.memory.change,
                     ..known
                 });
             }

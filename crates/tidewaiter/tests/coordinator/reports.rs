@@ -90,10 +90,14 @@ async fn the_cloud_shows_what_the_nodes_are() {
 
     // At rest nothing is sent, whatever the heartbeats say.
     let still = Duration::from_secs(2);
-    let sent = settled("what is sent", still, SOON, async || cloud.seen("PUT ").len()).await;
+    let statuses = || {
+        let sent = cloud.seen("PUT ").into_iter();
+        sent.filter(|line| line.ends_with("/status")).collect::<Vec<_>>()
+    };
+    let sent = settled("what is sent", still, SOON, async || statuses().len()).await;
     throughout("nothing to be sent", Duration::from_secs(3), async || {
         heartbeating.heartbeat().await;
-        let now = cloud.seen("PUT ");
+        let now = statuses();
         if now.len() == sent {
             Ok(())
         } else {
@@ -240,4 +244,36 @@ async fn a_standby_reports_nothing() {
         .await
         .unwrap();
     shows(&cloud, &id, "RUNNING").await;
+}
+
+#[tokio::test]
+async fn the_cloud_knows_what_the_cluster_has_followed_and_how_its_nodes_are() {
+    let (world, cloud) = (World::start().await, Cloud::start().await);
+    Kubelet::register(&world.cluster, &node("node-1").build()).await;
+    let begin = now();
+    let _process = world.coordinator_of(&cloud);
+    let label = |name: &str| json!({"key": format!("cluster.containership.io/{name}"), "value": ""});
+    let followed = async |labels: u64| {
+        eventually(format!("a report with {labels} labels"), SOON, async || {
+            let (status, report) = cloud.send(&cloud.owner, Method::GET, "^/report", json!(null)).await;
+            let kinds = report["kinds"].as_array().cloned().unwrap_or_default();
+            let kind = kinds.iter().find(|kind| kind["kind"] == "ClusterLabel");
+            let is_there = kind.is_some_and(|kind| kind["objects"] == labels && kind["follows"] == json!(["labels"]));
+            let change = kind.and_then(|kind| kind["change"].as_str()?.parse::<u64>().ok());
+            match change.filter(|_| is_there && report["synced"] == true) {
+                Some(change) => Ok((change, report)),
+                None => Err(format!("{status}: {report}")),
+            }
+        })
+        .await
+    };
+    cloud.post("^/labels", label("first")).await;
+    let (first, report) = followed(1).await;
+    assert_eq!(report["agents"]["nodes"], 1, "{report}");
+    cloud.post("^/labels", label("second")).await;
+    let (second, _) = followed(2).await;
+    assert!(first < second, "{first} {second}");
+    let sent = cloud.seen("/report").len() as u64;
+    let most = 2 + begin.elapsed().as_secs() / 10;
+    assert!(sent <= most, "{sent} reports, at most {most}");
 }
