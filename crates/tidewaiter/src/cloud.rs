@@ -8,6 +8,7 @@ mod api_document;
 mod apply;
 mod attach;
 mod catalogue;
+mod cluster_reports;
 mod completion;
 mod contexts;
 mod credential;
