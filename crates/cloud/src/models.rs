@@ -50,8 +50,8 @@ pub use autoscaling::{
 pub use catalogue::{Catalogue, Compatibility, PluginBounds, PluginDefinition, PluginVersion, VersionBounds};
 pub use cluster::{CLUSTER_AUDIENCE, Cluster, ClusterConfiguration, ClusterSpec};
 pub use cluster_report::{
-    AgentsReport, ClusterReport, HeldReport, KindReport, MAX_REPORT, PluginReport, RefusedReport, ReportedCluster,
-    WaitingVersion,
+    AgentsReport, ApprovalSpec, ClusterDecision, ClusterReport, HeldReport, KindReport, MAX_REPORT, PluginReport,
+    RefusedReport, ReleaseSpec, ReportedCluster, WaitingVersion,
 };
 pub use document::{InvalidField, Unknown};
 pub use failure::Failure;
@@ -134,6 +134,11 @@ kind::kinds! {
         ScriptTemplate: Facts::internal("script-templates", "a script template", 1_000, &[Self::Cluster, Self::Organization]),
         /// The last report of a cluster on itself; its id is that of the cluster.
         ClusterReport: Facts::internal("cluster-reports", "the report of a cluster", 20_000, &[Self::Cluster]),
+        /// A release or an approval that a cluster has yet to take.
+        ClusterDecision: Facts {
+            event: Some(Self::ClusterDecision),
+            ..Facts::internal("decisions", "a decision", 10_000, &[Self::Cluster])
+        },
         /// A version in the catalogue of plugins.
         PluginVersion: Facts {
             event: Some(Self::Plugin),

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::fields::model;
-use super::values::{ChangeNumber, ClusterId, Description, PluginId, Slug};
+use super::values::{ChangeNumber, ClusterId, DecisionId, Description, PluginId, Slug};
 
 /// The maximum size of a report, in bytes: somewhat less than a body may have.
 pub const MAX_REPORT: usize = 60 * 1024;
@@ -24,6 +24,8 @@ model! {
     nullable agents: Option<AgentsReport>,
     /// Whether something was left out because the report would be too large.
     or_default truncated: bool,
+    /// Whether the cluster accepts releases and approvals from the cloud.
+    or_default accepts_releases: bool,
 }
 
 model! {
@@ -134,6 +136,31 @@ model! {
     flatten report: ClusterReport,
 }
 
+model! {
+    /// The release of what a cluster holds of a kind, as its report names it.
+    ReleaseSpec, "a release" =>
+    /// The kind: `User`.
+    required kind: Slug,
+    /// The revision that is held.
+    required revision: Slug,
+}
+
+model! {
+    /// The approval of a version of a plugin, as the report of its cluster names it.
+    ApprovalSpec, "an approval" =>
+    required plugin: PluginId,
+    /// The digest of the version that awaits approval.
+    required digest: Description,
+}
+
+model! {
+    /// A release or an approval that the cluster has yet to take.
+    ClusterDecision, "a decision" =>
+    required id: DecisionId,
+    nullable release: Option<ReleaseSpec>,
+    nullable approval: Option<ApprovalSpec>,
+}
+
 impl ClusterReport {
     /// Returns the report without what makes it larger than [`MAX_REPORT`], and with the mark that it is so: first the
     /// diffs are cut, then the names and refused objects, then the last plugins.
@@ -144,6 +171,7 @@ impl ClusterReport {
             if !self.shorten() {
                 return Self {
                     truncated: true,
+                    accepts_releases: self.accepts_releases,
                     ..Self::default()
                 };
             }

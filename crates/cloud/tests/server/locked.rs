@@ -40,6 +40,8 @@ async fn in_a_locked_organization_nothing_changes(world: World) {
                 r#"{"key": "cluster.containership.io/another", "value": ""}"#,
                 r#"{"key": "nodepool.containership.io/another", "value": ""}"#,
                 r#"{"role": "member"}"#,
+                r#"{"kind": "ClusterLabel", "revision": "0123456789ab"}"#,
+                r#"{"plugin": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "digest": "abc"}"#,
                 r#"{"password": "another good password"}"#,
                 r#"{"status": {"type": "RUNNING"}}"#,
                 r#"{"status": {"clusterStatus": "Success", "nodeStatuses": {}}}"#,

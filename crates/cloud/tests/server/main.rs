@@ -12,6 +12,7 @@ mod access;
 mod api_rows;
 mod catalogue;
 mod cursors;
+mod decisions;
 mod described;
 mod ends;
 mod errors;

@@ -50,7 +50,7 @@ const JITTER: f64 = 0.2;
 /// Starts the loop.
 pub(crate) fn start(
     cloud: &Cloud,
-    mirror: MirrorState,
+    (mirror, accepts_releases): (MirrorState, bool),
     plugins: Cache<Plugin>,
     nodes: &Cache<Node>,
     role: &mut Role<'_>,
@@ -59,6 +59,7 @@ pub(crate) fn start(
     let report = Reporter {
         cloud: cloud.clone(),
         mirror,
+        accepts_releases,
         plugins: Plugins::new(plugins, client.clone()),
         agents: Agents::new(nodes.clone(), client),
         clock: role.context.kit.clock.clone(),
@@ -71,6 +72,8 @@ pub(crate) fn start(
 struct Reporter {
     cloud: Cloud,
     mirror: MirrorState,
+    /// True if the cluster accepts releases and approvals from the cloud.
+    accepts_releases: bool,
     plugins: Plugins,
     agents: Agents,
     clock: SharedClock,
@@ -113,6 +116,7 @@ impl Reporter {
         let report = ClusterReport {
             plugins: self.plugins.report().await,
             agents: self.agents.report(self.clock.monotonic()).await,
+            accepts_releases: self.accepts_releases,
             ..self.mirror.report(now)
         };
         report.bounded()

@@ -61,6 +61,7 @@ ids! {
     RuleId, "a rule";
     RoleBindingId, "a role binding";
     UpgradeId, "an upgrade";
+    DecisionId, "a decision";
 }
 
 #[cfg(test)]
