@@ -12,6 +12,7 @@ mod cluster_reports;
 mod completion;
 mod contexts;
 mod credential;
+mod decisions;
 mod documents;
 mod fields;
 mod impact;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use tidewaiter_cloud::client::{Client, ClientError, ClientSettings, Cluster, Fetched, Listing, Method, Request, Wake};
-use tidewaiter_cloud::models::{ClusterLabel, Kind, Registry, Role, RoleBinding, User};
+use tidewaiter_cloud::models::{ClusterDecision, ClusterLabel, Kind, Registry, Role, RoleBinding, User};
 use tidewaiter_kit::{Clock as _, SystemClock};
 use tidewaiter_testkit::{ControlPlane, Identity, Process, Program, Scratch, eventually, free_port};
 
@@ -182,6 +182,53 @@ async fn a_person_sees_what_a_cluster_reports_and_waits_until_it_has_followed() 
     let one = ["cloud", "get", "cluster", "production", "-o", "json"];
     let one: Value = serde_json::from_str(&person.run(&one).await.well()).unwrap();
     assert_eq!(one["report"]["agents"]["reporting"], 4);
+}
+
+#[tokio::test]
+async fn a_person_releases_and_approves_what_a_cluster_reports() {
+    let real = real().await;
+    let person = &real.person;
+    let cluster = Cluster {
+        organization: real.id("organization_id"),
+        id: real.id("id"),
+    };
+    let client = real.client(real.cluster["api_key"].as_str().unwrap());
+    let report = async |accepts: bool| {
+        let body = json!({"accepts_releases": accepts,
+            "kinds": [{"kind": "User", "held": {"revision": "0123456789ab", "deletions": 6}}],
+            "plugins": [{"id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "name": "metrics/prometheus",
+                "waiting": {"digest": "abc", "diff": ["create ConfigMap a/b"]}}]});
+        let request = Request::new(Method::PUT, cluster.report()).json(body);
+        client.request(&request).await.unwrap();
+    };
+    let (release, approve) = (["cloud", "release", "user"], ["cloud", "approve", "metrics"]);
+    person.run(&release).await.refused(1, &["never reported"]);
+    report(false).await;
+    for command in [release, approve] {
+        person.run(&command).await.refused(1, &["acceptReleasesFromCloud"]);
+    }
+    report(true).await;
+    person.run(&release).await.refused(1, &["no terminal to confirm on"]);
+    let shown = person.run(&[&release[..], &["--yes"]].concat()).await.well();
+    assert!(
+        shown.contains("User: 6 would be deleted") && shown.contains("asked to release User"),
+        "{shown}"
+    );
+    let shown = person.run(&[&approve[..], &["--yes"]].concat()).await.well();
+    assert!(
+        shown.contains("  create ConfigMap a/b\n") && shown.contains("digest abc"),
+        "{shown}"
+    );
+    let decisions: Listing<ClusterDecision> = client.list(cluster.decisions(), None).await.unwrap();
+    let Fetched::Complete { value, .. } = decisions else {
+        panic!("nothing was known before");
+    };
+    let released = value[0].release.as_ref().map(|release| release.revision.to_string());
+    let approved = value[1].approval.as_ref().map(|approval| approval.digest.to_string());
+    assert_eq!(
+        (released.as_deref(), approved.as_deref()),
+        (Some("0123456789ab"), Some("abc"))
+    );
 }
 
 #[tokio::test]
