@@ -26,7 +26,7 @@ pub fn body(endpoint: &Endpoint, place: &Place) -> Value {
         ("POST", None, Some("users")) => json!({"name": "Carol", "email": "carol@example.org"}),
         ("POST", None, Some("tokens" | "access_tokens")) => json!({"name": "another", "expires_in_seconds": 3600}),
         ("POST", None, Some("releases")) => json!({"kind": "ClusterLabel", "revision": "0123456789ab"}),
-        ("POST", None, Some("approvals")) => json!({"plugin": Uuid::nil(), "digest": "abc"}),
+        ("POST", None, Some("approvals")) => json!({"plugin": Uuid::nil().to_string(), "digest": "abc"}),
         ("PUT", None, Some("password")) if endpoint.path.contains("/account/") => {
             json!({"old_password": "not this one", "new_password": "correct horse battery"})
         }
