@@ -83,7 +83,7 @@ async fn a_decision_is_about_what_the_cluster_reports_and_is_taken_once(world: W
         .collect();
     assert_eq!(found, wanted, "the same one once");
 
-    let row = &world.changes(owner, &fixture.near("/audit?limit=1")).await[0];
+    let row = &world.changes(owner, &fixture.near("/audit?limit=100")).await[0];
     assert_eq!((&row["action"], &row["kind"]), (&json!("create"), &json!("decisions")));
     assert_eq!(row["after"]["release"], release("User", REVISION));
     for decision in listed {
