@@ -18,7 +18,7 @@ use crate::ages;
 pub(super) const COLUMNS: [&str; 5] = ["synced", "held", "plugins", "agents", "last_seen"];
 
 /// The interval at which the reports are read.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A cluster that reported longer ago than this is not connected: it reports every five minutes at least.
 const SILENT: SignedDuration = SignedDuration::from_mins(6);
@@ -29,17 +29,8 @@ const MAX_NAMED: usize = 10;
 /// Adds the last report to each cluster, as the field `report`: `null` if it has not reported, or if the server is
 /// older.
 pub(super) async fn add(session: &Session, clusters: &mut [Value]) -> Result<()> {
-    let list = session.organization()?;
-    let mut reports: BTreeMap<String, Value> = match clusters {
-        // That of one cluster has the diffs of plugins, too.
-        [cluster] => {
-            let id = text(cluster, "id");
-            let path = list.below("clusters").below(id).below("report");
-            let found = if_found(session.get(path).await)?;
-            found.map(|(report, _)| (id.to_owned(), report)).into_iter().collect()
-        }
-        _ => all(session).await?,
-    };
+    let ids: Vec<&str> = clusters.iter().map(|cluster| text(cluster, "id")).collect();
+    let mut reports = read(session, &ids).await?;
     for cluster in clusters {
         let report = reports.remove(text(cluster, "id")).unwrap_or_default();
         if let Some(cluster) = cluster.as_object_mut() {
@@ -49,13 +40,19 @@ pub(super) async fn add(session: &Session, clusters: &mut [Value]) -> Result<()>
     Ok(())
 }
 
-/// The last reports, by the ids of the clusters.
-async fn all(session: &Session) -> Result<BTreeMap<String, Value>> {
-    let found = if_found(session.list(session.organization()?.below("reports")).await)?;
-    let reports = found.unwrap_or_default().into_iter();
-    Ok(reports
-        .map(|report| (text(&report, "cluster_id").to_owned(), report))
-        .collect())
+/// The last reports of the clusters with these ids, by the ids. That of a single cluster has the diffs of plugins, too.
+async fn read(session: &Session, ids: &[&str]) -> Result<BTreeMap<String, Value>> {
+    let organization = session.organization()?;
+    let reports: Vec<Value> = if let [id] = ids {
+        let path = organization.below("clusters").below(id).below("report");
+        let found = if_found(session.get(path).await)?;
+        found.into_iter().map(|(report, _)| report).collect()
+    } else {
+        let found = if_found(session.list(organization.below("reports")).await)?;
+        found.unwrap_or_default()
+    };
+    let by_id = |report: Value| (text(&report, "cluster_id").to_owned(), report);
+    Ok(reports.into_iter().map(by_id).collect())
 }
 
 /// The cluster with the columns of a table.
@@ -148,11 +145,16 @@ impl Made {
             change,
         }
     }
+
+    /// Returns true if the cluster has to follow it.
+    fn concerns(&self, cluster: &Value) -> bool {
+        self.cluster.as_deref().is_none_or(|id| id == text(cluster, "id"))
+    }
 }
 
 /// What a cluster has made of changes.
 #[derive(Debug, PartialEq)]
-enum Outcome {
+enum Progress {
     Followed,
     /// It may still follow; the reason why it has not.
     Behind(String),
@@ -168,42 +170,35 @@ pub(super) async fn wait(session: &Session, made: &[Made], limit: Duration) -> R
     let clock = SystemClock::shared();
     let end = clock.monotonic().saturating_add(limit);
     let clusters = session.list(session.organization()?.below("clusters")).await?;
-    let mut behind_before = None;
+    let concerned: Vec<(&Value, Vec<&Made>)> = clusters
+        .iter()
+        .map(|cluster| (cluster, made.iter().filter(|made| made.concerns(cluster)).collect()))
+        .filter(|(_, made): &(_, Vec<_>)| !made.is_empty())
+        .collect();
+    let ids: Vec<&str> = concerned.iter().map(|(cluster, _)| text(cluster, "id")).collect();
+    let mut said = None;
     loop {
-        let reports = all(session).await?;
-        let mut behind = Vec::new();
-        let (mut concerned, mut may_follow) = (0, false);
-        for cluster in &clusters {
-            let id = text(cluster, "id");
-            let of_it = |made: &&Made| made.cluster.as_deref().is_none_or(|cluster| cluster == id);
-            let made: Vec<&Made> = made.iter().filter(of_it).collect();
-            if made.is_empty() {
-                continue;
-            }
-            concerned += 1;
-            match outcome(reports.get(id), &made, clock.now()) {
-                Outcome::Followed => {}
-                Outcome::Behind(reason) => {
-                    may_follow = true;
-                    behind.push(format!("{} ({reason})", text(cluster, "name")));
-                }
-                Outcome::Refused(reason) => behind.push(format!("{} ({reason})", text(cluster, "name"))),
-            }
+        let reports = read(session, &ids).await?;
+        let (mut behind, mut may_follow) = (Vec::new(), false);
+        for (cluster, made) in &concerned {
+            let (reason, may) = match progress(reports.get(text(cluster, "id")), made, clock.now()) {
+                Progress::Followed => continue,
+                Progress::Behind(reason) => (reason, true),
+                Progress::Refused(reason) => (reason, false),
+            };
+            may_follow |= may;
+            behind.push(format!("{} ({reason})", text(cluster, "name")));
         }
-        let followed = concerned - behind.len();
-        if behind_before != Some(behind.len()) {
-            note(&format!("{followed} of {concerned} clusters have followed"));
-            behind_before = Some(behind.len());
+        let (all, left) = (concerned.len(), behind.len());
+        if said.replace(left) != Some(left) {
+            note(&format!("{} of {all} clusters have followed", all - left));
         }
         if behind.is_empty() {
             return Ok(());
         }
         if !may_follow || clock.monotonic() >= end {
-            bail!(
-                "the changes are made, but {} of {concerned} clusters have not followed: {}",
-                behind.len(),
-                named(&behind)
-            );
+            let behind = named(&behind);
+            bail!("the changes are made, but {left} of {all} clusters have not followed: {behind}");
         }
         clock.sleep(POLL_INTERVAL).await;
     }
@@ -217,9 +212,9 @@ fn named(clusters: &[String]) -> String {
 }
 
 /// What a cluster with this report has made of the changes. Pure.
-fn outcome(report: Option<&Value>, made: &[&Made], now: Timestamp) -> Outcome {
+fn progress(report: Option<&Value>, made: &[&Made], now: Timestamp) -> Progress {
     let Some(report) = report else {
-        return Outcome::Behind("it has never reported".to_owned());
+        return Progress::Behind("it has never reported".to_owned());
     };
     let mut behind = None;
     for made in made {
@@ -233,33 +228,43 @@ fn outcome(report: Option<&Value>, made: &[&Made], now: Timestamp) -> Outcome {
         };
         for kind in kinds(report).filter(follows) {
             match of_kind(kind, made) {
-                Outcome::Followed => {}
-                Outcome::Behind(reason) => behind = behind.or(Some(reason)),
-                refused @ Outcome::Refused(_) => return refused,
+                Progress::Followed => {}
+                Progress::Behind(reason) => behind = behind.or(Some(reason)),
+                refused @ Progress::Refused(_) => return refused,
             }
         }
     }
     let Some(reason) = behind else {
-        return Outcome::Followed;
+        return Progress::Followed;
     };
     let seen = ages::read(text(report, "reported_at")).filter(|seen| now.duration_since(*seen) > SILENT);
-    Outcome::Behind(seen.map_or(reason, |seen| format!("not seen since {seen}")))
+    Progress::Behind(seen.map_or(reason, |seen| format!("not seen since {seen}")))
 }
 
-fn of_kind(kind: &Value, made: &Made) -> Outcome {
-    let name = text(kind, "kind");
-    let mut refused = kind["refused"].as_array().into_iter().flatten();
-    if let Some(refused) = refused.find(|refused| text(refused, "id") == made.id) {
-        return Outcome::Refused(format!("{name} {} is rejected: {}", made.id, text(refused, "reason")));
-    }
+fn of_kind(kind: &Value, made: &Made) -> Progress {
+    let (name, error) = (text(kind, "kind"), text(kind, "error"));
     if let Some(held) = held(kind) {
-        return Outcome::Behind(format!("{held} held: {}", text(&kind["held"], "reason")));
+        return Progress::Behind(format!("{held} held: {}", text(&kind["held"], "reason")));
     }
-    match (text(kind, "error"), text(kind, "change").parse::<u64>()) {
-        (error, _) if !error.is_empty() => Outcome::Behind(format!("{name}: {error}")),
-        (_, Ok(change)) if change >= made.change => Outcome::Followed,
-        _ => Outcome::Behind(format!("{name} is not synced yet")),
+    if !error.is_empty() {
+        return Progress::Behind(format!("{name}: {error}"));
     }
+    let change = text(kind, "change").parse::<u64>();
+    if !change.is_ok_and(|change| change >= made.change) {
+        return Progress::Behind(format!("{name} is not synced yet"));
+    }
+    let refused = kind["refused"].as_array().map_or(&[][..], Vec::as_slice);
+    if let Some(refused) = refused.iter().find(|refused| text(refused, "id") == made.id) {
+        let reason = text(refused, "reason");
+        return Progress::Refused(format!("{name} {} is rejected: {reason}", made.id));
+    }
+    let count = number(kind, "refused_objects");
+    if usize::try_from(count).is_ok_and(|count| count <= refused.len()) {
+        return Progress::Followed;
+    }
+    Progress::Behind(format!(
+        "{count} {name} are rejected, and its report does not name all of them"
+    ))
 }
 
 #[cfg(test)]
@@ -309,25 +314,29 @@ mod tests {
         let later = "2026-01-01T01:00:00Z".parse().unwrap();
         let list = Path::new(["organizations", "o", "users"]);
         let user = Made::new(Kind::User, &list, ID, 7);
-        let of = |change: &str, more: Value| outcome(Some(&report(change, &more)), &[&user], now);
-        let behind = |reason: &str| Outcome::Behind(reason.to_owned());
-        assert_eq!(of("7", json!({})), Outcome::Followed);
+        let of = |change: &str, more: Value| progress(Some(&report(change, &more)), &[&user], now);
+        let behind = |reason: &str| Progress::Behind(reason.to_owned());
+        assert_eq!(of("7", json!({})), Progress::Followed);
         assert_eq!(of("6", json!({})), behind("User is not synced yet"));
         let held = json!({"held": {"deletions": 2, "reason": "most of them"}});
         assert_eq!(of("7", held), behind("2 User held: most of them"));
         assert_eq!(of("7", json!({"error": "it is full"})), behind("User: it is full"));
         let refused = json!({"refused": [{"id": ID, "reason": "no name"}]});
         let reason = format!("User {ID} is rejected: no name");
-        assert_eq!(of("7", refused), Outcome::Refused(reason));
-        assert_eq!(of("7", json!({"refused": [{"id": "another"}]})), Outcome::Followed);
+        // It may have been rejected before the change.
+        assert_eq!(of("6", refused.clone()), behind("User is not synced yet"));
+        assert_eq!(of("7", refused), Progress::Refused(reason));
+        let many = "2 User are rejected, and its report does not name all of them";
+        assert_eq!(of("7", json!({"refused_objects": 2})), behind(many));
+        assert_eq!(of("7", json!({"refused": [{"id": "another"}]})), Progress::Followed);
         // A kind that nothing mirrors concerns no cluster.
         let provider = Made::new(Kind::Provider, &list, ID, 99);
         assert_eq!(
-            outcome(Some(&report("1", &json!({}))), &[&provider], now),
-            Outcome::Followed
+            progress(Some(&report("1", &json!({}))), &[&provider], now),
+            Progress::Followed
         );
-        assert_eq!(outcome(None, &[&user], now), behind("it has never reported"));
-        let silent = outcome(Some(&report("6", &json!({}))), &[&user], later);
+        assert_eq!(progress(None, &[&user], now), behind("it has never reported"));
+        let silent = progress(Some(&report("6", &json!({}))), &[&user], later);
         assert_eq!(silent, behind("not seen since 2026-01-01T00:00:00Z"));
     }
 
