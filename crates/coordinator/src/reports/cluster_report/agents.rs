@@ -68,7 +68,8 @@ impl Agents {
                 let read = reports
                     .into_iter()
                     .map(|report| (report.name_any(), report.status.conditions));
-                Some(self.summary(read.chain(unread)))
+                let is_node = |name: &str| self.nodes.get(&Key::new(name)).is_some();
+                Some(summary(self.nodes.len(), is_node, read.chain(unread)))
             }
             Err(error) => {
                 debug!(%error, "the NodeReports cannot be read");
@@ -78,23 +79,66 @@ impl Agents {
         self.last = Some((summary.clone(), now));
         summary
     }
+}
 
-    /// The summary of the conditions by node. A report without a Node does not count.
-    fn summary(&self, reports: impl Iterator<Item = (String, Vec<Condition>)>) -> AgentsReport {
-        let mut summary = AgentsReport {
-            nodes: u32::try_from(self.nodes.len()).unwrap_or(u32::MAX),
-            ..AgentsReport::default()
+/// The summary of the conditions by node, of so many nodes. A report without a Node does not count. Pure.
+fn summary(
+    nodes: usize,
+    is_node: impl Fn(&str) -> bool,
+    reports: impl Iterator<Item = (String, Vec<Condition>)>,
+) -> AgentsReport {
+    let mut summary = AgentsReport {
+        nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
+        ..AgentsReport::default()
+    };
+    for (_, conditions) in reports.filter(|(node, _)| is_node(node)) {
+        let is_true = |type_: &str| {
+            let condition = conditions.iter().find(|condition| condition.type_ == type_);
+            u32::from(condition.is_some_and(|condition| condition.status == ConditionStatus::True))
         };
-        for (_, conditions) in reports.filter(|(node, _)| self.nodes.get(&Key::new(node)).is_some()) {
-            let is_true = |type_: &str| {
-                let condition = conditions.iter().find(|condition| condition.type_ == type_);
-                u32::from(condition.is_some_and(|condition| condition.status == ConditionStatus::True))
-            };
-            summary.reporting += 1;
-            summary.not_applied += 1 - is_true(APPLIED);
-            summary.stale += is_true(KEYS_EXPIRING);
-            summary.foreign_lines += is_true(FOREIGN_LINES);
-        }
-        summary
+        summary.reporting += 1;
+        summary.not_applied += 1 - is_true(APPLIED);
+        summary.stale += is_true(KEYS_EXPIRING);
+        summary.foreign_lines += is_true(FOREIGN_LINES);
+    }
+    summary
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_reports_of_nodes_are_counted_by_their_conditions() {
+        let report = |node: &str, conditions: &[(&str, &str)]| {
+            let conditions = conditions.iter().map(|(type_, status)| {
+                let condition = json!({"type": type_, "status": status, "reason": "R", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"});
+                serde_json::from_value(condition).unwrap()
+            });
+            (node.to_owned(), conditions.collect::<Vec<Condition>>())
+        };
+        let reports = [
+            report("a", &[(APPLIED, "True")]),
+            report("b", &[(APPLIED, "False"), (FOREIGN_LINES, "True")]),
+            report(
+                "c",
+                &[(APPLIED, "True"), (KEYS_EXPIRING, "True"), (FOREIGN_LINES, "False")],
+            ),
+            // One that cannot be read, and one of a node that is gone.
+            report("d", &[]),
+            report("gone", &[(APPLIED, "False")]),
+        ];
+        let found = summary(5, |name| name != "gone", reports.into_iter());
+        let expected = AgentsReport {
+            nodes: 5,
+            reporting: 4,
+            not_applied: 2,
+            stale: 1,
+            foreign_lines: 1,
+        };
+        assert_eq!(found, expected);
     }
 }
