@@ -94,10 +94,10 @@ impl Reporter {
             let report = self.report().await;
             if self.is_due(&report) {
                 retries.begin();
-                if let Err(wait) = self.send(&report).await {
-                    match wait {
-                        Wait::Retry(asked) => retries.failed(asked).await,
-                        Wait::Heartbeat => self.clock.sleep(jittered(HEARTBEAT, JITTER)).await,
+                if let Err(delay) = self.send(&report).await {
+                    match delay {
+                        Delay::Retry(asked) => retries.failed(asked).await,
+                        Delay::Heartbeat => self.clock.sleep(jittered(HEARTBEAT, JITTER)).await,
                     }
                     continue;
                 }
@@ -131,7 +131,7 @@ impl Reporter {
     }
 
     /// Sends one request, without a retry of its own.
-    async fn send(&mut self, report: &ClusterReport) -> Result<(), Wait> {
+    async fn send(&mut self, report: &ClusterReport) -> Result<(), Delay> {
         let mut request = Request::new(Method::PUT, self.cloud.cluster.report()).json(serde_json::json!(report));
         request.once = true;
         let Err(error) = self.cloud.client.request(&request).await else {
@@ -148,14 +148,14 @@ impl Reporter {
         }
         Err(match error {
             // An older cloud has no such path.
-            ClientError::NotOurs { .. } | ClientError::Rejected { .. } => Wait::Heartbeat,
-            error => Wait::Retry(error.retry_after().unwrap_or_default()),
+            ClientError::NotOurs { .. } | ClientError::Rejected { .. } => Delay::Heartbeat,
+            error => Delay::Retry(error.retry_after().unwrap_or_default()),
         })
     }
 }
 
-/// The wait after a report that the cloud did not take.
-enum Wait {
+/// The delay after a report that the cloud did not take.
+enum Delay {
     /// As other loops wait, and at least for the pause that the cloud requires.
     Retry(Duration),
     /// Until the next heartbeat: the same report is refused again.

@@ -1,6 +1,7 @@
 //! The reports of clusters: the columns of a table, and the wait until the clusters have followed changes.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -116,7 +117,7 @@ fn agents(agents: &Value) -> Value {
     ] {
         let count = number(agents, field);
         if count > 0 {
-            shown += &format!(", {count} {words}");
+            let _ = write!(shown, ", {count} {words}");
         }
     }
     json!(shown)

@@ -1,6 +1,8 @@
 //! `tidewaiter cloud release` and `approve`: decisions about what a cluster holds, without access to the cluster. What
 //! the cluster reports is shown first, and exactly that is released or approved.
 
+use std::fmt::Write as _;
+
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
 use tidewaiter_api::values::printable;
@@ -114,7 +116,7 @@ fn held(kind: &Value) -> String {
         text(held, "revision"),
     );
     for name in items(held, "names").filter_map(Value::as_str) {
-        shown += &format!("  {}\n", printable(name));
+        let _ = writeln!(shown, "  {}", printable(name));
     }
     shown
 }
@@ -150,7 +152,7 @@ fn diff(plugin: &Value) -> String {
         printable(text(waiting, "digest")),
     );
     for line in items(waiting, "diff").filter_map(Value::as_str) {
-        shown += &format!("  {}\n", printable(line));
+        let _ = writeln!(shown, "  {}", printable(line));
     }
     shown
 }
