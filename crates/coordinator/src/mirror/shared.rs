@@ -31,7 +31,8 @@ pub(super) struct Known<R> {
     pub(super) confirmed: Option<Duration>,
     /// The cloud's record of deletions; read only if the list lacks objects.
     pub(super) record: Arc<Record>,
-    /// The number of the change up to which it is current, if the cloud says it.
+    /// The number of the change up to which it was current when it last changed, or was said to change, if the cloud
+    /// says it.
     pub(super) change: Option<u64>,
 }
 

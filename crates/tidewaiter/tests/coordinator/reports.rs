@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::{Identity, Kubelet, eventually, settled, throughout};
 
@@ -246,33 +246,66 @@ async fn a_standby_reports_nothing() {
     shows(&cloud, &id, "RUNNING").await;
 }
 
+/// The number of the change up to which a kind of a report is synced, and its objects.
+fn synced_kind(report: &Value, kind: &str) -> Option<(u64, u64)> {
+    let kind = report["kinds"].as_array()?.iter().find(|found| found["kind"] == kind)?;
+    Some((kind["change"].as_str()?.parse().ok()?, kind["objects"].as_u64()?))
+}
+
 #[tokio::test]
 async fn the_cloud_knows_what_the_cluster_has_followed_and_how_its_nodes_are() {
     let (world, cloud) = (World::start().await, Cloud::start().await);
     Kubelet::register(&world.cluster, &node("node-1").build()).await;
     let begin = now();
-    let _process = world.coordinator_of(&cloud);
-    let label = |name: &str| json!({"key": format!("cluster.containership.io/{name}"), "value": ""});
-    let followed = async |labels: u64| {
-        eventually(format!("a report with {labels} labels"), SOON, async || {
+    let mut variables = cloud.variables();
+    variables.push(("CONTAINERSHIP_CLOUD_SYNC_INTERVAL_SEC", "1s".to_owned()));
+    let _process = world.replica(&variables, None);
+    let reported = async |what: &str, is: &dyn Fn(&Value) -> bool| {
+        eventually(format!("a report with {what}"), SOON, async || {
             let (status, report) = cloud.send(&cloud.owner, Method::GET, "^/report", json!(null)).await;
-            let kinds = report["kinds"].as_array().cloned().unwrap_or_default();
-            let kind = kinds.iter().find(|kind| kind["kind"] == "ClusterLabel");
-            let is_there = kind.is_some_and(|kind| kind["objects"] == labels && kind["follows"] == json!(["labels"]));
-            let change = kind.and_then(|kind| kind["change"].as_str()?.parse::<u64>().ok());
-            match change.filter(|_| is_there && report["synced"] == true) {
-                Some(change) => Ok((change, report)),
-                None => Err(format!("{status}: {report}")),
+            if status == 200 && report["synced"] == true && is(&report) {
+                Ok(report)
+            } else {
+                Err(format!("{status}: {report}"))
             }
         })
         .await
     };
-    cloud.post("^/labels", label("first")).await;
-    let (first, report) = followed(1).await;
-    assert_eq!(report["agents"]["nodes"], 1, "{report}");
-    cloud.post("^/labels", label("second")).await;
-    let (second, _) = followed(2).await;
-    assert!(first < second, "{first} {second}");
+    let labels = |report: &Value| synced_kind(report, "ClusterLabel").unwrap();
+    let mut changes = Vec::new();
+    for number in 1..=2 {
+        let label = json!({"key": format!("cluster.containership.io/label-{number}"), "value": ""});
+        cloud.post("^/labels", label).await;
+        let has_all = |report: &Value| synced_kind(report, "ClusterLabel").is_some_and(|kind| kind.1 == number);
+        let report = reported("all labels", &has_all).await;
+        assert_eq!(report["agents"]["nodes"], 1, "{report}");
+        changes.push(labels(&report).0);
+    }
+    assert!(changes[0] < changes[1], "{changes:?}");
+
+    // What others change is no news of the labels, however often these are listed, and is not reported.
+    let lists = || cloud.seen("/labels").len();
+    let before = lists();
+    cloud
+        .post(
+            "~/registries",
+            json!({"serveraddress": "r.registries.test", "provider": "private", "description": "",
+        "credentials": {"username": "u", "password": "hunter2"}}),
+        )
+        .await;
+    eventually("more lists of labels", SOON, async || {
+        let more = lists() - before;
+        if more >= 3 { Ok(()) } else { Err(more) }
+    })
+    .await;
+    let last = changes[1];
+    cloud
+        .post("~/teams", json!({"name": "team", "description": "", "user_ids": []}))
+        .await;
+    let has_team = |report: &Value| synced_kind(report, "AuthorizationRoleBinding").is_some_and(|kind| kind.0 > last);
+    let report = reported("the change of a team", &has_team).await;
+    assert_eq!(labels(&report).0, last, "{report}");
+
     let sent = cloud.seen("/report").len() as u64;
     let most = 2 + begin.elapsed().as_secs() / 10;
     assert!(sent <= most, "{sent} reports, at most {most}");
