@@ -40,17 +40,16 @@ impl Transaction {
 
     /// Stores the report of `cluster` in place of the one before. Its time is that of the report.
     pub async fn set_report(&mut self, cluster: &Row, report: Value) -> Result<Row, Error> {
-        let before = match self.get(Kind::ClusterReport, &cluster.id).await? {
-            Some(before) => before,
-            None => {
-                let new = Row {
-                    organization_id: cluster.organization_id.clone(),
-                    cluster_id: cluster.id.clone(),
-                    parent_id: cluster.id.clone(),
-                    ..Row::new(Kind::ClusterReport, &cluster.id)
-                };
-                self.insert(new, &References::default()).await?
-            }
+        let before = if let Some(before) = self.get(Kind::ClusterReport, &cluster.id).await? {
+            before
+        } else {
+            let new = Row {
+                organization_id: cluster.organization_id.clone(),
+                cluster_id: cluster.id.clone(),
+                parent_id: cluster.id.clone(),
+                ..Row::new(Kind::ClusterReport, &cluster.id)
+            };
+            self.insert(new, &References::default()).await?
         };
         let after = Row {
             status: Some(report),
