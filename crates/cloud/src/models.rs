@@ -155,8 +155,8 @@ kind::kinds! {
 /// The header of a change stream that names the interval of its heartbeats in seconds.
 pub(crate) const HEARTBEAT_HEADER: &str = "tidewaiter-heartbeat";
 
-/// The header with the number of a change: of a response to a change, that of the change; of any other response, that up
-/// to which it is current.
+/// The header with the number of a change: of a response to a change, that of the change; of any other response, that
+/// up to which it is current.
 pub(crate) const CHANGE_HEADER: &str = "tidewaiter-change";
 
 /// The maximum size of a list of objects, in bytes.

@@ -37,8 +37,8 @@ use crate::terminate::Termination;
 ///   `ClusterUpgrade`s, cordons Nodes and evicts pods.
 /// - node-upgrade: reads the progress of `ClusterUpgrade`s; writes a `NodeUpgrade` for each node in progress.
 /// - reports: reads Nodes, the nodes of the cloud; writes the status of the nodes and of the cluster, in the cloud.
-/// - report of the cluster: reads the state of the sync loops, Plugins and their diffs, Nodes, `NodeReport`s; writes the
-///   report of the cluster, in the cloud.
+/// - report of the cluster: reads the state of the sync loops, Plugins and their diffs, Nodes, `NodeReport`s; writes
+///   the report of the cluster, in the cloud.
 /// - decisions, with `acceptReleasesFromCloud`: reads releases and approvals in the cloud; writes the annotations of
 ///   `CloudSync` and of Plugins that release and approve.
 /// - reports of upgrades: reads the `ClusterUpgrade`s of the mirror; writes the progress of the upgrades, in the cloud.

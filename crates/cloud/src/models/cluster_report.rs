@@ -1,5 +1,5 @@
-//! The report of a cluster on itself: how far it follows the cloud, what it holds and refuses, its plugins, and what its
-//! agents report. Every text in it was written in the cluster, so it is readable text of a limited length.
+//! The report of a cluster on itself: how far it follows the cloud, what it holds and refuses, its plugins, and what
+//! its agents report. Every text in it was written in the cluster, so it is readable text of a limited length.
 
 use jiff::Timestamp;
 

@@ -1,5 +1,5 @@
-//! The reports of clusters on themselves: who reads them, what they cost, and the numbers by which a reader knows what a
-//! cluster has followed.
+//! The reports of clusters on themselves: who reads them, what they cost, and the numbers by which a reader knows what
+//! a cluster has followed.
 
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
-//! The report of the cluster on itself: what the mirror has followed, holds and refuses, the plugins, and the summary of
-//! what the agents report.
+//! The report of the cluster on itself: what the mirror has followed, holds and refuses, the plugins, and the summary
+//! of what the agents report.
 //!
 //! It is sent when it differs from the one before in more than a time, at most once in [`PAUSE`], and otherwise every
-//! [`HEARTBEAT`], so that the cloud knows when the cluster was last seen. What changes in between is one report. After a
-//! restart, the first one is complete, and waits for the first lists. While the cloud does not answer, the loop retries
-//! at the pace of all loops ([`Retries`]), with the last state alone.
+//! [`HEARTBEAT`], so that the cloud knows when the cluster was last seen. What changes in between is one report. After
+//! a restart, the first one is complete, and waits for the first lists. While the cloud does not answer, the loop
+//! retries at the pace of all loops ([`Retries`]), with the last state alone.
 //!
 //! A report has no secret: the differences of a plugin's version are without the values of Secrets.
 

@@ -66,8 +66,8 @@ pub(crate) enum ActionCommand {
         #[command(flatten)]
         place: ClusterPlace,
     },
-    /// Approves the version of a plugin that awaits approval in a cluster, after showing what it would change; only where
-    /// the cluster accepts that from the cloud
+    /// Approves the version of a plugin that awaits approval in a cluster, after showing what it would change; only
+    /// where the cluster accepts that from the cloud
     Approve {
         /// The plugin, by type, implementation, both (TYPE/IMPLEMENTATION) or id
         #[arg(value_name = "PLUGIN")]
