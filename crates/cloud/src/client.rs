@@ -91,6 +91,9 @@ impl Deletion {
 /// A complete list, or unchanged.
 pub type Listing<T> = Fetched<Vec<T>>;
 
+/// A complete list, or unchanged, whose items are valid or not.
+pub type EachListed<T> = Listing<Result<T, InvalidItem>>;
+
 /// A client of the cloud API. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -148,21 +151,27 @@ impl Client {
 
     /// A list, unless it is unchanged since `known`.
     pub async fn list<T: Model>(&self, path: Path, known: Option<&ETag>) -> Result<Listing<T>, ClientError> {
-        self.fetch(path, known, parse_list).await
+        Ok(self.fetch(path, known, parse_list).await?.0)
     }
 
     /// A list as by [`Client::list`], in which an invalid object does not hide the others.
-    pub async fn list_each<T: Model>(
+    pub async fn list_each<T: Model>(&self, path: Path, known: Option<&ETag>) -> Result<EachListed<T>, ClientError> {
+        Ok(self.list_each_as_of(path, known).await?.0)
+    }
+
+    /// A list as by [`Client::list_each`], and the number of the change up to which it is current, if the cloud says
+    /// it.
+    pub async fn list_each_as_of<T: Model>(
         &self,
         path: Path,
         known: Option<&ETag>,
-    ) -> Result<Listing<Result<T, InvalidItem>>, ClientError> {
+    ) -> Result<(EachListed<T>, Option<u64>), ClientError> {
         self.fetch(path, known, parse_each).await
     }
 
     /// Reads one object, unless it is unchanged since `known`.
     pub async fn get<T: Model>(&self, path: Path, known: Option<&ETag>) -> Result<Fetched<T>, ClientError> {
-        self.fetch(path, known, parse).await
+        Ok(self.fetch(path, known, parse).await?.0)
     }
 
     async fn fetch<T>(
@@ -170,7 +179,7 @@ impl Client {
         path: Path,
         known: Option<&ETag>,
         read: impl Fn(&[u8], Unknown) -> Result<T, InvalidField>,
-    ) -> Result<Fetched<T>, ClientError> {
+    ) -> Result<(Fetched<T>, Option<u64>), ClientError> {
         let read = |answer: Answer| read(answer.bytes(), Unknown::Ignore).map_err(|error| error.to_string());
         let request = conditional(path, known);
         let fetched = self.fetch_complete(&request, read).await;
@@ -185,14 +194,15 @@ impl Client {
         &self,
         request: &Request,
         read: impl Fn(Answer) -> Result<T, String>,
-    ) -> Result<Fetched<T>, ClientError> {
+    ) -> Result<(Fetched<T>, Option<u64>), ClientError> {
         let answer = self.request(request).await?;
+        let change = answer.change;
         if answer.status == StatusCode::NOT_MODIFIED {
-            return Ok(Fetched::Unchanged);
+            return Ok((Fetched::Unchanged, change));
         }
         let etag = answer.etag.clone();
         let value = read(answer).map_err(|reason| ClientError::invalid(request, reason))?;
-        Ok(Fetched::Complete { value, etag })
+        Ok((Fetched::Complete { value, etag }, change))
     }
 
     /// The last deletions of objects that the cluster mirrors. A kind that this client does not know is left out.
@@ -232,7 +242,7 @@ impl Client {
             let json = json.map_err(|error| format!("is not valid JSON: {error}"));
             json.map(|_| SentManifests { text, part })
         };
-        self.fetch_complete(&request, read).await
+        Ok(self.fetch_complete(&request, read).await?.0)
     }
 
     /// The script that upgrades a node to a version.

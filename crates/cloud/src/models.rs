@@ -15,6 +15,7 @@ mod autoscaling;
 mod catalogue;
 mod clear_text;
 mod cluster;
+mod cluster_report;
 mod document;
 mod failure;
 mod fields;
@@ -51,6 +52,10 @@ pub use autoscaling::{
 };
 pub use catalogue::{Catalogue, Compatibility, PluginBounds, PluginDefinition, PluginVersion, VersionBounds};
 pub use cluster::{CLUSTER_AUDIENCE, Cluster, ClusterConfiguration, ClusterSpec};
+pub use cluster_report::{
+    AgentsReport, ApprovalSpec, ClusterDecision, ClusterReport, HeldReport, KindReport, MAX_REPORT, PluginReport,
+    RefusedReport, ReleaseSpec, ReportedCluster, WaitingVersion,
+};
 pub use document::{InvalidField, Unknown};
 pub use failure::Failure;
 pub use fields::{Fields, Model};
@@ -138,6 +143,13 @@ kind::kinds! {
         },
         /// The script of each upgrade without one of its own: of a cluster, or of all clusters of an organization.
         ScriptTemplate: Facts::internal("script-templates", "a script template", 1_000, &[Self::Cluster, Self::Organization]),
+        /// The last report of a cluster on itself; its id is that of the cluster.
+        ClusterReport: Facts::internal("cluster-reports", "the report of a cluster", 20_000, &[Self::Cluster]),
+        /// A release or an approval that a cluster has yet to take.
+        ClusterDecision: Facts {
+            event: Some(Self::ClusterDecision),
+            ..Facts::internal("decisions", "a decision", 10_000, &[Self::Cluster])
+        },
         /// A version in the catalogue of plugins.
         PluginVersion: Facts {
             event: Some(Self::Plugin),
@@ -153,6 +165,10 @@ kind::kinds! {
 
 /// The header of a change stream that names the interval of its heartbeats in seconds.
 pub(crate) const HEARTBEAT_HEADER: &str = "tidewaiter-heartbeat";
+
+/// The header with the number of a change: of a response to a change, that of the change; of any other response, that
+/// up to which it is current.
+pub(crate) const CHANGE_HEADER: &str = "tidewaiter-change";
 
 /// The maximum size of a list of objects, in bytes.
 const MAX_LIST_BYTES: usize = 64 * 1024 * 1024;

@@ -61,6 +61,8 @@ pub struct Decisions {
     pub plugins: PluginSettings,
     /// The setting of node upgrades.
     pub upgrades: Upgrades,
+    /// True if releases and approvals from the cloud are obeyed.
+    pub accept_releases_from_cloud: bool,
 }
 
 /// The source of each Node's node pool.

@@ -4,6 +4,7 @@
 pub mod changes;
 mod cloud;
 pub mod controllers;
+mod decisions;
 mod digest;
 pub mod endpoints;
 mod explained;

@@ -17,6 +17,7 @@ mod lister;
 mod listing;
 mod plan;
 mod record;
+mod reported;
 mod shared;
 mod shown_upgrades;
 mod stored;
@@ -58,6 +59,7 @@ pub(crate) use lister::LIST_AGAIN;
 use lister::{Lister, Memory};
 pub(crate) use plan::OF_KUBERNETES;
 pub(crate) use record::{HasRecord, Record};
+pub(crate) use reported::MirrorState;
 use shared::Shared;
 pub(crate) use shown_upgrades::MirroredUpgrades;
 use stored::StoredList;
@@ -109,6 +111,8 @@ pub struct CloudLists {
     pub held_nodes: Held,
     /// The upgrades, whose progress is reported.
     pub(crate) upgrades: MirroredUpgrades,
+    /// The state of the sync loops, which is reported.
+    pub(crate) state: MirrorState,
 }
 
 /// Starts the sync loops. These kinds are registered with the cloud synchronizer:
@@ -156,6 +160,7 @@ pub fn start(settings: MirrorSettings, changes: &Changes, role: &mut Role<'_>) -
     let upgrades = mirror.register(kind).cache;
     Ok(CloudLists {
         upgrades: MirroredUpgrades { shown, upgrades },
+        state: MirrorState::new(mirror.board, [mirror.held_roles.clone(), mirror.held_nodes.clone()]),
         registries,
         registry_credentials,
         plugins,
@@ -221,7 +226,8 @@ impl<'a, 'r> Mirror<'a, 'r> {
         let cache = K::CACHE(self.reader.clone()).optional().start(tasks, kit);
         let watched = cache.clone();
         let trouble = move || watched.trouble();
-        self.board.register(K::NAME, K::Resource::kind(&()), trouble, context);
+        let resource = (K::Resource::kind(&()), K::CHANGED);
+        self.board.register(K::NAME, resource, trouble, context);
         let shared = Arc::new(Shared::new(kind));
         let client = self.role.clients.for_controller(K::CONTROLLER, MANY_IN_FLIGHT);
         let stored = Arc::new(StoredList::new(client.clone(), K::NAME));

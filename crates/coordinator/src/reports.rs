@@ -10,6 +10,7 @@
 //! have is reported for none of them, and a Node whose name the cloud knows is not asked for its label.
 
 mod cloud_nodes;
+pub(crate) mod cluster_report;
 mod status;
 pub(crate) mod upgrades;
 

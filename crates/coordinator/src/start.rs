@@ -5,6 +5,7 @@ use tidewaiter_kit::role::Role;
 use crate::changes::Changes;
 use crate::cloud::Cloud;
 use crate::controllers::{self, Decisions, StartError};
+use crate::decisions as cloud_decisions;
 use crate::endpoints::{self, Port};
 use crate::mirror::{self, MirrorSettings};
 use crate::reports;
@@ -36,6 +37,10 @@ use crate::terminate::Termination;
 ///   `ClusterUpgrade`s, cordons Nodes and evicts pods.
 /// - node-upgrade: reads the progress of `ClusterUpgrade`s; writes a `NodeUpgrade` for each node in progress.
 /// - reports: reads Nodes, the nodes of the cloud; writes the status of the nodes and of the cluster, in the cloud.
+/// - report of the cluster: reads the state of the sync loops, Plugins and their diffs, Nodes, `NodeReport`s; writes
+///   the report of the cluster, in the cloud.
+/// - decisions, with `acceptReleasesFromCloud`: reads releases and approvals in the cloud; writes the annotations of
+///   `CloudSync` and of Plugins that release and approve.
 /// - reports of upgrades: reads the `ClusterUpgrade`s of the mirror; writes the progress of the upgrades, in the cloud.
 /// - terminate: reads the request to remove everything; deletes what its table lists.
 ///
@@ -55,9 +60,14 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
         upgrades: decisions.upgrades,
     };
     let lists = mirror::start(mirrored, &changes, &mut role)?;
-    let upgrades = lists.upgrades.clone();
+    let (upgrades, state, plugins) = (lists.upgrades.clone(), lists.state.clone(), lists.plugins.cache.clone());
     let nodes = controllers::start(cloud, decisions, lists, &changes, &mut role)?;
     reports::start(cloud, &changes, &nodes, &mut role);
     reports::upgrades::start(cloud, upgrades, &mut role);
+    let accepts = decisions.accept_releases_from_cloud;
+    reports::cluster_report::start(cloud, (state.clone(), accepts), plugins.clone(), &nodes, &mut role);
+    if accepts {
+        cloud_decisions::start(cloud, &changes, state, plugins, &mut role);
+    }
     Ok(())
 }

@@ -208,6 +208,10 @@ impl Cluster {
 
     paths! {
         status: "status";
+        /// The report of the cluster on itself.
+        report: "report";
+        /// The releases and approvals for the cluster.
+        decisions: "decisions";
         plugins: "plugins";
         labels: "labels";
         node_pools: "node-pools";

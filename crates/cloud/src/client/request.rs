@@ -49,6 +49,8 @@ pub struct Answer {
     pub etag: Option<ETag>,
     /// The program that responded and its version, as it states them: `tidewaiter/0.1.0`.
     pub server: Option<String>,
+    /// The number of the change that the response is of, or up to which it is current; `None` from an older cloud.
+    pub change: Option<u64>,
     pub(super) body: Bytes,
     pub(super) part: Option<BudgetPart>,
 }

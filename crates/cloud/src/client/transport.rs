@@ -29,7 +29,7 @@ use super::recovery::Availability;
 use super::request::{Answer, Body, ETag, Request};
 use super::settings::{ClientSettings, SettingsError};
 use super::token::{AccessToken, TokenSource};
-use crate::models::{Failure, Unknown, parse};
+use crate::models::{CHANGE_HEADER, Failure, Unknown, parse};
 
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// The maximum delay that a server can request.
@@ -220,6 +220,8 @@ impl Transport {
         let etag = response.headers().get(header::ETAG).cloned().map(ETag);
         let server = response.headers().get(header::SERVER);
         let server = server.and_then(|server| server.to_str().ok()).map(str::to_owned);
+        let change = response.headers().get(CHANGE_HEADER);
+        let change = change.and_then(|change| change.to_str().ok()?.parse().ok());
         match status {
             StatusCode::OK => {}
             StatusCode::CREATED | StatusCode::ACCEPTED | StatusCode::NO_CONTENT if request.method != Method::GET => {}
@@ -232,6 +234,7 @@ impl Transport {
             status,
             etag,
             server,
+            change,
             body,
             part: None,
         })

@@ -20,8 +20,8 @@ pub use percent::Percent;
 pub use rbac::{ApiGroup, NonResourceUrl, Resource, ResourceName, Verb};
 pub use ssh_public_key::{Fingerprint, SshPublicKey};
 pub use text::{
-    CredentialName, Description, DetachedSignature, DisplayName, Email, Namespace, Phone, PluginReference, Slug,
-    StatusType, StrategyName,
+    ChangeNumber, CredentialName, Description, DetachedSignature, DisplayName, Email, Namespace, Phone,
+    PluginReference, Slug, StatusType, StrategyName,
 };
 pub use tidewaiter_api::values::EndTime;
 pub use unix_date::UnixDate;

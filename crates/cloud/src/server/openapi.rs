@@ -36,6 +36,7 @@ const ABOUT: &str = "Manages the users, SSH keys, registries, plugins, labels, r
 - `created_at`, `updated_at` and `added_at` are milliseconds since 1970 as a text, as the clients of the original service read them. `addedAt` and `currentStartTime` of an upgrade have their own forms. All other times are RFC 3339.
 - The key of a label is whole: it begins with `cluster.containership.io/` or `nodepool.containership.io/`.
 - Types of plugins are compared without regard to case.
+- `Tidewaiter-Change` is the number of a change in the response to it, and otherwise the number up to which a response is current. The report of a cluster has the number up to which the cluster has followed.
 - Without `limit`, a list is returned completely, in the order of creation.
 - A newer server may return fields that are not described here.";
 

@@ -28,7 +28,7 @@ use super::http::endpoint::{Endpoint, Output, Permission};
 use super::http::errors::{busy, failed, overloaded, refused};
 use super::http::headers::check_headers;
 use super::http::request_id::{client_id, finish, request_id};
-use super::http::response::set;
+use super::http::response::{set, set_change};
 use super::principal::Authenticated;
 use super::refusal::Refusal;
 use super::routes::{ROUTES, Route, observed, old_paths};
@@ -97,6 +97,8 @@ async fn handle(app: AppState, route: &'static Route, request: Request) -> Respo
     let request_id = request_id();
     let has_body = !request.body().is_end_stream();
     let mut was_read = false;
+    // Before anything is read: whatever the response shows is at least as new.
+    let latest = app.store.feed().latest();
     let answered = answer(&app, route, request, &request_id, &mut was_read).await;
     let mut response = answered.unwrap_or_else(|error| failed(&error, &request_id));
     if has_body && !was_read {
@@ -112,6 +114,10 @@ async fn handle(app: AppState, route: &'static Route, request: Request) -> Respo
         // Nobody else learns the version, which tells an attacker what to try.
         let server = HeaderValue::from_static(SERVER_VERSION);
         response.headers_mut().insert(SERVER, server);
+    }
+    let is_current = response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED;
+    if matches!(endpoint.may, Permission::Organization { .. }) && endpoint.method == Method::GET && is_current {
+        set_change(response.headers_mut(), latest);
     }
     let took = app.clock.monotonic().saturating_sub(began);
     app.requests.count(endpoint, response.status(), took);

@@ -138,7 +138,7 @@ async fn a_redirect_is_not_followed_and_no_other_host_sees_the_token() {
 async fn a_list_that_is_known_is_unchanged_or_whole() {
     let server = Server::start(|_, request| {
         let answer = match request.header("if-none-match") {
-            Some("\"7\"") => whole("304 Not Modified", "etag: \"7\"\r\n", ""),
+            Some("\"7\"") => whole("304 Not Modified", "etag: \"7\"\r\ntidewaiter-change: 17\r\n", ""),
             _ => ok(&format!("[{LABEL}]")),
         };
         crate::world::Reply::Bytes(answer.into_bytes())
@@ -153,6 +153,11 @@ async fn a_list_that_is_known_is_unchanged_or_whole() {
     let again: Listing<ClusterLabel> = client.list(cluster().labels(), etag.as_ref()).await.unwrap();
     assert_eq!(again, Fetched::Unchanged);
     let seen = server.seen();
+    // Up to which change it is current; an older cloud does not say it.
+    for (known, expected) in [(etag.as_ref(), Some(17)), (None, None)] {
+        let list = client.list_each_as_of::<ClusterLabel>(cluster().labels(), known);
+        assert_eq!(list.await.unwrap().1, expected);
+    }
     assert_eq!(
         seen[0].line(),
         "GET /v3/organizations/11111111-1111-4111-8111-111111111111/clusters/22222222-2222-4222-8222-222222222222/labels HTTP/1.1"

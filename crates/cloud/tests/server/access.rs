@@ -26,6 +26,8 @@ pub fn body(endpoint: &Endpoint, place: &Place) -> Value {
         }
         ("PUT", _, Some("status")) => json!({"status": {"type": "RUNNING"}}),
         ("POST", None, Some("organizations")) => json!({"name": "Another"}),
+        ("POST", None, Some("releases")) => json!({"kind": "ClusterLabel", "revision": "0123456789ab"}),
+        ("POST", None, Some("approvals")) => json!({"plugin": Uuid::nil().to_string(), "digest": "abc"}),
         ("PUT", _, Some("password")) if endpoint.path.contains("/account/") => {
             json!({"old_password": "not this one", "new_password": "correct horse battery"})
         }

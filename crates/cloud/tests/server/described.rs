@@ -163,7 +163,12 @@ async fn every_kind_is_taken_and_answered_as_described() {
             .await
             .is(200);
     }
-    for path in ["nodes", "roles", "api-keys", &format!("nodes/{node}")] {
+    witness
+        .send_example(Method::PUT, &format!("{cluster}/report"), json!({}))
+        .await
+        .is(200);
+    witness.get("~/reports").await;
+    for path in ["report", "nodes", "roles", "api-keys", &format!("nodes/{node}")] {
         witness.get(&format!("{cluster}/{path}")).await;
     }
     witness

@@ -180,6 +180,7 @@ impl World {
             .await
             .is(201);
         place.set("cluster", cluster.field("id"));
+        place.set("decisions", Uuid::new_v4());
         place.set("key", cluster.field("api_key"));
         let inside = format!("{base}/clusters/{}", place.of("cluster"));
         let binding = json!({"type": "UserBinding", "user_id": user, "authorization_role_id": place.of("roles"),

@@ -42,6 +42,8 @@ async fn in_a_locked_organization_nothing_changes(world: World) {
                 r#"{"role": "member"}"#,
                 r#"{"name": "another", "expires_in_seconds": 3600}"#,
                 r#"{"role": "member", "email": "another@example.org"}"#,
+                r#"{"kind": "ClusterLabel", "revision": "0123456789ab"}"#,
+                r#"{"plugin": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "digest": "abc"}"#,
                 r#"{"password": "another good password"}"#,
                 r#"{"status": {"type": "RUNNING"}}"#,
                 r#"{"status": {"clusterStatus": "Success", "nodeStatuses": {}}}"#,

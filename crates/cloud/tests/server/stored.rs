@@ -96,6 +96,11 @@ async fn what_is_counted_is_what_is_there(world: World) {
         let path = fixture.near("/clusters/{cluster_id}/nodes/{id}/status");
         let report = json!({"status": {"type": "UPDATING", "percent": percent, "message": "ü".repeat(percent)}});
         world.put(cluster, &path, report).await.is(200);
+        let (path, report) = (
+            fixture.near("/clusters/{cluster_id}/report"),
+            json!({"message": "ü".repeat(percent)}),
+        );
+        world.put(cluster, &path, report).await.is(200);
     }
     world.log_in("olivia@example.org", PASSWORD).await.is(200);
     // Tokens and responses that expire, and changes that are too old.

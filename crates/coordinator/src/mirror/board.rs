@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus::{IntCounterVec, IntGaugeVec};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::cache::{TroubleCause, WatchTrouble};
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::{ControllerContext, Kit, SharedClock};
@@ -22,6 +23,10 @@ use crate::retries::hangs_after;
 pub(super) struct LoopState {
     /// The kind of its custom resources: `Registry`.
     pub(super) resource: Cow<'static, str>,
+    /// The kinds of the cloud after whose changes it lists again.
+    pub(super) follows: &'static [Kind],
+    /// The number of the change up to which the list was current that was applied last, if the cloud says it.
+    pub(super) change: Option<u64>,
     /// The last complete response of the cloud.
     pub(super) last_success: Option<Timestamp>,
     /// The reason why the cloud's last response could not be used.
@@ -74,6 +79,8 @@ pub(super) struct Applied {
     pub(super) idle: Option<String>,
     /// The number of objects of the kind in the cluster.
     pub(super) objects: usize,
+    /// The number of the change up to which the list is current.
+    pub(super) change: Option<u64>,
 }
 
 /// The content of a complete response.
@@ -175,20 +182,11 @@ impl Board {
     pub(super) fn register(
         &self,
         kind: &'static str,
-        resource: Cow<'static, str>,
+        resource: (Cow<'static, str>, &'static [Kind]),
         cache_error: impl Fn() -> Option<WatchTrouble> + Send + 'static,
         context: &ControllerContext,
     ) {
-        let entry = Entry {
-            state: LoopState {
-                resource,
-                ..LoopState::default()
-            },
-            since: None,
-            waits_since: None,
-            cache_error: Box::new(cache_error),
-        };
-        self.0.loops.lock().insert(kind, entry);
+        self.insert(kind, resource, Box::new(cache_error));
         let (board, leadership, pause) = (self.clone(), context.leadership.clone(), context.pause.clone());
         context.kit.checks.register(format!("sync/{kind}"), move || {
             if leadership.is_leader() && !pause.is_paused() {
@@ -197,6 +195,26 @@ impl Board {
                 Ok(())
             }
         });
+    }
+
+    /// Adds the state of a loop.
+    pub(super) fn insert(
+        &self,
+        kind: &'static str,
+        (resource, follows): (Cow<'static, str>, &'static [Kind]),
+        cache_error: CacheError,
+    ) {
+        let entry = Entry {
+            state: LoopState {
+                resource,
+                follows,
+                ..LoopState::default()
+            },
+            since: None,
+            waits_since: None,
+            cache_error,
+        };
+        self.0.loops.lock().insert(kind, entry);
     }
 
     /// The loop starts to ask the cloud, or goes on after a pause.
@@ -280,6 +298,7 @@ impl Board {
             blocked,
             idle,
             objects,
+            change,
         } = applied;
         let count = held.as_ref().map_or(0, |(hold, _)| hold.count());
         let gauge = self.0.metrics.held.with_label_values(&[kind]);
@@ -291,6 +310,7 @@ impl Board {
             state.blocked = blocked;
             state.idle = idle;
             state.objects = objects;
+            state.change = change;
             state.is_applied = true;
             state.is_writing = false;
         });
@@ -364,13 +384,7 @@ mod tests {
         let clock = ManualClock::default();
         let kit = Kit::new(clock.shared()).unwrap();
         let board = Board::new(&kit, Duration::from_secs(30)).unwrap();
-        let entry = Entry {
-            state: LoopState::default(),
-            since: None,
-            waits_since: None,
-            cache_error: Box::new(|| None),
-        };
-        board.0.loops.lock().insert("users", entry);
+        board.insert("users", ("User".into(), &[Kind::User]), Box::new(|| None));
         assert_eq!(board.check("users"), Ok(()), "it does not lead");
         board.started("users");
         for _ in 0..60 {

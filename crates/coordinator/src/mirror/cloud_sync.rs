@@ -23,6 +23,7 @@ use super::board::Board;
 use super::held::Held;
 use crate::loops;
 use plan::{Plan, patience, plan, release, release_ended};
+pub(super) use plan::{kind, synced};
 
 /// The name of the controller, under which the fields of `CloudSync` are written.
 pub(crate) const CLOUD_SYNC_CONTROLLER: &str = "cloud-sync";

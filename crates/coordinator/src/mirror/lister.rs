@@ -131,7 +131,7 @@ impl<K: MirroredKind> Lister<K> {
     /// Lists the kind again and again.
     async fn follow(mut self) -> Infallible {
         self.board.started(K::NAME);
-        let (mut poll, mut failed) = (Poll::First, false);
+        let (mut poll, mut failed, mut is_news) = (Poll::First, false, false);
         loop {
             let (woken, named) = tokio::select! {
                 biased;
@@ -151,8 +151,10 @@ impl<K: MirroredKind> Lister<K> {
                 self.has_record.forget();
             }
             self.retries.begin();
-            let listed = self.list(poll).await;
+            is_news |= woken || matches!(poll, Poll::Again);
+            let listed = self.list(poll, is_news).await;
             failed = listed.is_err();
+            is_news &= failed;
             match listed {
                 Ok(changed) => {
                     poll = match poll {
@@ -213,11 +215,12 @@ impl<K: MirroredKind> Lister<K> {
         }
     }
 
-    /// Requests the lists once. Returns true if they have changed; fails with the pause that the cloud requires.
-    async fn list(&mut self, poll: Poll) -> Result<bool, Duration> {
+    /// Requests the lists once; `is_news` means that a change was announced. Returns true if they have changed; fails
+    /// with the pause that the cloud requires.
+    async fn list(&mut self, poll: Poll, is_news: bool) -> Result<bool, Duration> {
         match self.fetch(poll).await {
             Ok(changed) => {
-                self.accept(changed).await;
+                self.accept(changed, is_news).await;
                 Ok(changed)
             }
             Err(error) => {
@@ -234,7 +237,7 @@ impl<K: MirroredKind> Lister<K> {
         }
     }
 
-    async fn accept(&self, changed: bool) {
+    async fn accept(&self, changed: bool, is_news: bool) {
         let confirmed = self.clock.monotonic();
         if changed {
             let listing = self.memory.listing(K::NAME);
@@ -255,6 +258,7 @@ impl<K: MirroredKind> Lister<K> {
                 listing,
                 confirmed: Some(confirmed),
                 record,
+                change: self.memory.change,
             });
             self.board.listed(K::NAME, Some(contents));
         } else {
@@ -262,9 +266,12 @@ impl<K: MirroredKind> Lister<K> {
             self.stored.doubt();
             if let Some(known) = self.shared.known() {
                 let record = Arc::new(self.record(&known.listing).await);
+                // A poll shows what others change in the cloud: as a new number, it would be reported each time.
+                let change = if is_news { self.memory.change } else { known.change };
                 self.shared.set(Known {
                     confirmed: Some(confirmed),
                     record,
+                    change,
                     ..known
                 });
             }

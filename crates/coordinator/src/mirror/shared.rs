@@ -31,6 +31,9 @@ pub(super) struct Known<R> {
     pub(super) confirmed: Option<Duration>,
     /// The cloud's record of deletions; read only if the list lacks objects.
     pub(super) record: Arc<Record>,
+    /// The number of the change up to which it was current when it last changed, or was said to change, if the cloud
+    /// says it.
+    pub(super) change: Option<u64>,
 }
 
 impl<R> Clone for Known<R> {
@@ -39,6 +42,7 @@ impl<R> Clone for Known<R> {
             listing: Arc::clone(&self.listing),
             confirmed: self.confirmed,
             record: Arc::clone(&self.record),
+            change: self.change,
         }
     }
 }
@@ -88,6 +92,7 @@ impl<K: MirroredKind> Shared<K> {
                 listing: Arc::new(Listing::stored(list)),
                 confirmed: None,
                 record: Arc::new(Record::Unread),
+                change: None,
             });
         }
         self.list.recall(stored);

@@ -157,6 +157,7 @@ impl<K: MirroredKind> SyncController<K> {
                 blocked,
                 idle: actual.iter().find_map(|object| self.shared.kind.idle(object)),
                 objects: self.cache.len(),
+                change: known.change,
             },
         );
         let next = self.store().await;

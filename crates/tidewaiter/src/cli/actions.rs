@@ -76,6 +76,33 @@ pub(crate) enum ActionCommand {
     /// Manages the API keys of a cluster
     #[command(subcommand)]
     ApiKeys(ApiKeysCommand),
+    /// Releases what a cluster holds of a kind, after showing it; only where the cluster accepts that from the cloud
+    Release {
+        /// The kind in the cluster, for example User
+        #[arg(value_name = "KIND")]
+        kind: String,
+
+        /// Releases without confirmation
+        #[arg(short, long)]
+        yes: bool,
+
+        #[command(flatten)]
+        place: ClusterPlace,
+    },
+    /// Approves the version of a plugin that awaits approval in a cluster, after showing what it would change; only
+    /// where the cluster accepts that from the cloud
+    Approve {
+        /// The plugin, by type, implementation, both (TYPE/IMPLEMENTATION) or id
+        #[arg(value_name = "PLUGIN")]
+        plugin: String,
+
+        /// Approves without confirmation
+        #[arg(short, long)]
+        yes: bool,
+
+        #[command(flatten)]
+        place: ClusterPlace,
+    },
     /// Uploads the script that the nodes of an upgrade run as root, in place of the one before
     #[command(after_help = SET_SCRIPT_NEXT)]
     SetScript(SetScriptArgs),

@@ -5,6 +5,7 @@ mod kind;
 mod place;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tidewaiter_cloud::client::BaseUrl;
@@ -12,6 +13,7 @@ use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{Email, OrganizationId};
 
 use super::sign::SIGN_SCRIPT_NEXT;
+use super::validate::wait;
 use super::{ActionCommand, CloudFormat, OperatorsCommand, ServerCommand, SignArgs, SignScriptArgs};
 
 pub(crate) use fields::FieldFlags;
@@ -269,6 +271,12 @@ pub(crate) struct ApplyArgs {
     /// Shows what would change, and changes nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+
+    /// Waits until every cluster that the changes concern has followed them, for at most this time; --wait alone is
+    /// --wait=5m
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "5m",
+        value_parser = wait)]
+    pub(crate) wait: Option<Duration>,
 
     #[command(flatten)]
     pub(crate) confirmation: Confirmation,

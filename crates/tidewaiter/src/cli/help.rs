@@ -19,7 +19,8 @@ const CLOUD_COMMANDS: &Groups = &[
     (
         "Objects",
         &[
-            "get", "describe", "create", "attach", "apply", "diff", "edit", "delete", "assign", "unassign", "audit",
+            "get", "describe", "create", "attach", "apply", "diff", "edit", "delete", "assign", "unassign", "release",
+            "approve", "audit",
         ],
     ),
     (

@@ -71,7 +71,8 @@ pub(crate) struct ValidateFlags {
     kubeconfig: Option<PathBuf>,
 }
 
-fn wait(text: &str) -> Result<Duration, String> {
+/// Reads the longest time of a wait.
+pub(super) fn wait(text: &str) -> Result<Duration, String> {
     duration::within(
         text,
         &(Duration::ZERO..=Duration::MAX),

@@ -53,6 +53,8 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
         ActionCommand::Offboard(args) => super::offboard::offboard(args).await,
         ActionCommand::Tokens(command) => tokens(command).await,
         ActionCommand::ApiKeys(command) => api_keys(command).await,
+        ActionCommand::Release { kind, yes, place } => super::decisions::release(place, kind, *yes).await,
+        ActionCommand::Approve { plugin, yes, place } => super::decisions::approve(place, plugin, *yes).await,
         ActionCommand::SetScript(args) => super::scripts::set(args).await,
         ActionCommand::ScriptTemplates(command) => super::script_templates::main(command).await,
         ActionCommand::PauseUpgrade(args) => upgrades::change(args, Change::Pause).await,

@@ -10,6 +10,7 @@ use tidewaiter_cloud::client::{Method, Request};
 use tidewaiter_kit::settings::environment;
 
 use super::api_document::check;
+use super::cluster_reports::{self, Made};
 use super::documents;
 use super::output::print;
 use super::plan::{Change, Plan, Step, substitute};
@@ -32,7 +33,14 @@ pub(super) async fn apply(args: &ApplyArgs) -> Result<()> {
     if deletions > 0 && !args.confirmation.yes {
         confirm(&format!("Delete {deletions}, as shown above?"))?;
     }
-    carry_out(&session, &plan).await
+    let made = carry_out(&session, &plan).await?;
+    match args.wait {
+        Some(_) if made.is_empty() => {
+            bail!("the changes are made, but the server is older and does not number them: --wait cannot wait")
+        }
+        Some(limit) => cluster_reports::wait(&session, &made, limit).await,
+        None => Ok(()),
+    }
 }
 
 /// Shows the plan.
@@ -74,47 +82,56 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
     Ok(())
 }
 
-async fn carry_out(session: &Session, plan: &Plan) -> Result<()> {
-    let mut ids = HashMap::new();
+/// Makes the changes. Returns those that the server numbers.
+async fn carry_out(session: &Session, plan: &Plan) -> Result<Vec<Made>> {
+    let (mut ids, mut all) = (HashMap::new(), Vec::new());
     for (number, step) in plan.steps.iter().enumerate() {
         let title = format!("{} {}", step.kind.name(), printable(&step.title));
-        let done = carry_out_one(session, step, &mut ids).await.with_context(|| {
+        let (done, made) = carry_out_one(session, step, &mut ids).await.with_context(|| {
             format!(
                 "{title}: stopped after {number} of {} changes, which are kept; apply again to continue",
                 plan.steps.len()
             )
         })?;
         print(&format!("{done} {title}\n"))?;
+        all.extend(made);
     }
-    Ok(())
+    Ok(all)
 }
 
-async fn carry_out_one(session: &Session, step: &Step, ids: &mut HashMap<String, String>) -> Result<&'static str> {
+async fn carry_out_one(
+    session: &Session,
+    step: &Step,
+    ids: &mut HashMap<String, String>,
+) -> Result<(&'static str, Option<Made>)> {
     let list = step
         .list
         .clone()
         .map(|segment| ids.get(&segment).cloned().unwrap_or(segment));
+    let numbered = |id: &str, change: Option<u64>| Some(Made::new(step.kind, &list, id, change?));
     match &step.change {
         Change::Create { stand_in, body } => {
             let mut body = body.clone();
             substitute(&mut body, ids);
-            let made = session.send(&request(Method::POST, list, body, None)).await?;
-            ids.insert(stand_in.clone(), text(&made, "id").to_owned());
-            Ok("created")
+            let (made, change) = session
+                .send_numbered(&request(Method::POST, list.clone(), body, None))
+                .await?;
+            let id = text(&made, "id");
+            ids.insert(stand_in.clone(), id.to_owned());
+            Ok(("created", numbered(id, change)))
         }
         Change::Update { id, etag, patch, .. } => {
             let mut patch = patch.clone();
             substitute(&mut patch, ids);
-            session
-                .send(&request(Method::PATCH, list.below(id), patch, etag.clone()))
-                .await?;
-            Ok("changed")
+            let request = request(Method::PATCH, list.clone().below(id), patch, etag.clone());
+            let (_, change) = session.send_numbered(&request).await?;
+            Ok(("changed", numbered(id, change)))
         }
         Change::Delete { id, etag } => {
-            let mut request = Request::new(Method::DELETE, list.below(id));
+            let mut request = Request::new(Method::DELETE, list.clone().below(id));
             request.if_match.clone_from(etag);
-            session.send(&request).await?;
-            Ok("deleted")
+            let (_, change) = session.send_numbered(&request).await?;
+            Ok(("deleted", numbered(id, change)))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::process::Command;
+use std::slice;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use tidewaiter_kit::settings::environment;
 
 use super::api_document::{names, said_by};
 use super::apply::confirm;
+use super::cluster_reports;
 use super::contexts::{folder, write_private};
 use super::documents::{self, Document};
 use super::fields;
@@ -29,14 +31,19 @@ pub(super) async fn get(args: &GetArgs) -> Result<()> {
     let session = Session::open(args.of.place.of(kind)?)?;
     let list = session.list_path(args.of.kind).await?;
     let Some(name) = &args.object else {
-        let mut found = Value::from(session.list(list).await?);
-        if !args.show_secrets {
-            without_secrets(&mut found);
+        let mut found = session.list(list).await?;
+        if kind == Kind::Cluster {
+            cluster_reports::add(&session, &mut found).await?;
         }
-        let found = found.as_array().map_or(&[][..], Vec::as_slice);
-        return objects(&session, &args.printed.output, kind, found).await;
+        if !args.show_secrets {
+            found.iter_mut().for_each(without_secrets);
+        }
+        return objects(&session, &args.printed.output, kind, &found).await;
     };
     let (_, mut found, _) = one(&session, args.of.kind, list, name).await?;
+    if kind == Kind::Cluster {
+        cluster_reports::add(&session, slice::from_mut(&mut found)).await?;
+    }
     if !args.show_secrets {
         without_secrets(&mut found);
     }

@@ -13,6 +13,7 @@ use tidewaiter_api::values::{escape_hidden, printable};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::{Clock as _, SystemClock};
 
+use super::cluster_reports;
 use super::kinds::SECRETS;
 use super::names::Names;
 use super::session::Session;
@@ -31,6 +32,13 @@ pub(super) async fn objects(session: &Session, format: &CloudFormat, kind: Kind,
         let shown = if is_table(format) { &rows[..] } else { found };
         // Nothing else names it.
         let columns: Vec<&str> = iter::once("id").chain(columns.iter().copied()).collect();
+        return list(session, format, kind.name(), &columns, shown).await;
+    }
+    if kind == Kind::Cluster {
+        let rows: Vec<Value> = found.iter().map(cluster_reports::row).collect();
+        let shown = if is_table(format) { &rows[..] } else { found };
+        let columns = columns.iter().copied().chain(cluster_reports::COLUMNS);
+        let columns: Vec<&str> = columns.chain(["created_at", "id"]).collect();
         return list(session, format, kind.name(), &columns, shown).await;
     }
     let is_timed = columns.iter().any(|column| is_time(column) && *column != "expires_at");
@@ -155,7 +163,7 @@ fn drawn(columns: &[&str], rows: &[Value], now: Option<Timestamp>) -> String {
 
 /// Returns true for a column with times.
 fn is_time(column: &str) -> bool {
-    column.ends_with("_at") || ["at", "accepted", "expires"].contains(&column)
+    column.ends_with("_at") || ["at", "accepted", "expires", "last_seen"].contains(&column)
 }
 
 fn header(column: &str, is_relative: bool) -> String {

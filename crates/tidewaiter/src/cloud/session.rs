@@ -213,13 +213,19 @@ impl Session {
 
     /// Sends a body, and reads the answer if there is one.
     pub(super) async fn send(&self, request: &Request) -> Result<Value> {
+        Ok(self.send_numbered(request).await?.0)
+    }
+
+    /// Sends a change as by [`Self::send`]; also returns its number, if the server says it.
+    pub(super) async fn send_numbered(&self, request: &Request) -> Result<(Value, Option<u64>)> {
         let answer = self.answer(request).await?;
         if answer.bytes().is_empty() {
-            return Ok(Value::Null);
+            return Ok((Value::Null, answer.change));
         }
-        answer
+        let json = answer
             .json()
-            .map_err(|reason| anyhow!("the response to {request} {reason}"))
+            .map_err(|reason| anyhow!("the response to {request} {reason}"))?;
+        Ok((json, answer.change))
     }
 }
 

@@ -70,6 +70,9 @@ pub(super) struct CoordinatorSettings {
     plugin_service_accounts: ByPlugin<PluginAccount>,
     /// The switch for upgrades of nodes, as `ClusterUpgrade`s say.
     upgrades: Upgrades,
+    /// True if admins of the cloud may release what the cluster holds and approve versions of plugins: a cloud that
+    /// somebody has taken over can do it, too.
+    accept_releases_from_cloud: bool,
 }
 
 /// The cloud, and this cluster in it. The texts are parsed by the client's own settings.
@@ -146,6 +149,7 @@ impl Default for CoordinatorSettings {
             plugin_trust: Vec::new(),
             plugin_service_accounts: ByPlugin::default(),
             upgrades: Upgrades::default(),
+            accept_releases_from_cloud: false,
         }
     }
 }
@@ -188,6 +192,7 @@ impl CoordinatorSettings {
                 accounts: self.plugin_service_accounts.clone(),
             },
             upgrades: self.upgrades,
+            accept_releases_from_cloud: self.accept_releases_from_cloud,
         }
     }
 

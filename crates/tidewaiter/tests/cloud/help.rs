@@ -34,6 +34,8 @@ async fn a_command_offers_the_parents_that_it_uses_and_no_others() {
             &[
                 "apply",
                 "api-keys delete",
+                "release",
+                "approve",
                 "set-script",
                 "script-templates set",
                 "pause-upgrade",

@@ -7,8 +7,8 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
-use tidewaiter_cloud::client::{Client, ClientError, ClientSettings, Cluster, Fetched, Listing, Wake};
-use tidewaiter_cloud::models::{ClusterLabel, Kind, Registry, Role, RoleBinding, User};
+use tidewaiter_cloud::client::{Client, ClientError, ClientSettings, Cluster, Fetched, Listing, Method, Request, Wake};
+use tidewaiter_cloud::models::{ClusterDecision, ClusterLabel, Kind, Registry, Role, RoleBinding, User};
 use tidewaiter_kit::{Clock as _, SystemClock};
 use tidewaiter_testkit::{ControlPlane, Identity, Process, Program, Scratch, eventually, free_port};
 
@@ -116,6 +116,119 @@ impl Real {
     fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(&self, field: &str) -> T {
         self.cluster[field].as_str().unwrap().parse().unwrap()
     }
+}
+
+#[tokio::test]
+async fn a_person_sees_what_a_cluster_reports_and_waits_until_it_has_followed() {
+    let real = real().await;
+    let person = &real.person;
+    let cluster = Cluster {
+        organization: real.id("organization_id"),
+        id: real.id("id"),
+    };
+    let client = real.client(real.cluster["api_key"].as_str().unwrap());
+    let report = async |change: &str, held: Value| {
+        let kind = json!({"kind": "ClusterLabel", "follows": ["labels"], "change": change, "held": held});
+        let body = json!({"synced": held.is_null(), "kinds": [kind], "agents": {"nodes": 5, "reporting": 4}});
+        let request = Request::new(Method::PUT, cluster.report()).json(body);
+        client.request(&request).await.unwrap();
+    };
+    let apply = |value: &str, limit: &str| {
+        let text = format!("kind: ClusterLabel\nspec: {{key: cluster.containership.io/zone, value: {value}}}\n");
+        let file = person.file("label.yaml", &text);
+        ["cloud", "apply", "-f", &file, limit].map(str::to_owned)
+    };
+    let run = async |arguments: [String; 5]| person.run(&arguments.each_ref().map(String::as_str)).await;
+
+    let table = person.run(&["cloud", "get", "clusters"]).await.well();
+    assert!(table.contains("SYNCED") && table.contains("LAST SEEN"), "{table}");
+    let ran = run(apply("a", "--wait=1s")).await;
+    assert!(ran.code == 1 && ran.out.contains("created ClusterLabel"), "{}", ran.out);
+    let behind = "1 of 1 clusters have not followed: production (it has never reported)";
+    assert!(ran.err.contains(behind), "{}", ran.err);
+
+    report(
+        "0",
+        json!({"revision": "0123456789ab", "deletions": 3, "reason": "most of them"}),
+    )
+    .await;
+    let ran = run(apply("b", "--wait=1s")).await;
+    let held = "production (3 ClusterLabel held: most of them)";
+    assert!(ran.code == 1 && ran.err.contains(held), "{}", ran.err);
+    report("0", Value::Null).await;
+    let ran = run(apply("c", "--wait=1s")).await;
+    assert!(ran.code == 1 && ran.err.contains("is not synced yet"), "{}", ran.err);
+
+    let follows = async {
+        eventually("the change", LONG, async || {
+            let labels: Listing<ClusterLabel> = client.list(cluster.labels(), None).await.unwrap();
+            match labels {
+                Fetched::Complete { value, .. } if value[0].spec.value.as_str() == "d" => Ok(()),
+                labels => Err(format!("{labels:?}")),
+            }
+        })
+        .await;
+        report("999999999", Value::Null).await;
+    };
+    let (ran, ()) = tokio::join!(run(apply("d", "--wait")), follows);
+    assert!(ran.err.contains("1 of 1 clusters have followed"), "{}", ran.err);
+    ran.well();
+
+    let table = person.run(&["cloud", "get", "clusters"]).await.well();
+    assert!(table.contains("yes") && table.contains("4/5"), "{table}");
+    let json = person.run(&["cloud", "get", "clusters", "-o", "json"]).await.well();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["report"]["kinds"][0]["change"], "999999999");
+    let one = ["cloud", "get", "cluster", "production", "-o", "json"];
+    let one: Value = serde_json::from_str(&person.run(&one).await.well()).unwrap();
+    assert_eq!(one["report"]["agents"]["reporting"], 4);
+}
+
+#[tokio::test]
+async fn a_person_releases_and_approves_what_a_cluster_reports() {
+    let real = real().await;
+    let person = &real.person;
+    let cluster = Cluster {
+        organization: real.id("organization_id"),
+        id: real.id("id"),
+    };
+    let client = real.client(real.cluster["api_key"].as_str().unwrap());
+    let report = async |accepts: bool| {
+        let body = json!({"accepts_releases": accepts,
+            "kinds": [{"kind": "User", "held": {"revision": "0123456789ab", "deletions": 6}}],
+            "plugins": [{"id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "name": "metrics/prometheus",
+                "waiting": {"digest": "abc", "diff": ["create ConfigMap a/b"]}}]});
+        let request = Request::new(Method::PUT, cluster.report()).json(body);
+        client.request(&request).await.unwrap();
+    };
+    let (release, approve) = (["cloud", "release", "user"], ["cloud", "approve", "metrics"]);
+    person.run(&release).await.refused(1, &["never reported"]);
+    report(false).await;
+    for command in [release, approve] {
+        person.run(&command).await.refused(1, &["acceptReleasesFromCloud"]);
+    }
+    report(true).await;
+    person.run(&release).await.refused(1, &["no terminal to confirm on"]);
+    let shown = person.run(&[&release[..], &["--yes"]].concat()).await.well();
+    assert!(
+        shown.contains("User: 6 would be deleted") && shown.contains("asked to release User"),
+        "{shown}"
+    );
+    let shown = person.run(&[&approve[..], &["--yes"]].concat()).await.well();
+    assert!(
+        shown.contains("  create ConfigMap a/b\n") && shown.contains("digest abc"),
+        "{shown}"
+    );
+    let decisions: Listing<ClusterDecision> = client.list(cluster.decisions(), None).await.unwrap();
+    let Fetched::Complete { value, .. } = decisions else {
+        panic!("nothing was known before");
+    };
+    let released = value[0].release.as_ref().map(|release| release.revision.to_string());
+    let approved = value[1].approval.as_ref().map(|approval| approval.digest.to_string());
+    assert_eq!(
+        (released.as_deref(), approved.as_deref()),
+        (Some("0123456789ab"), Some("abc"))
+    );
 }
 
 #[tokio::test]

@@ -185,4 +185,60 @@ async fn what_the_brake_holds_is_released_by_kind_or_all_together_and_only_after
     world.holds(&[]).await;
     let annotations = world.sync().await.unwrap().metadata.annotations;
     assert_eq!(annotations.unwrap_or_default().len(), 0, "nothing stays requested");
+    // By default, the cloud has no say in it.
+    assert_eq!(cloud.seen("/decisions"), [""; 0]);
+}
+
+/// Waits until the cluster reports that it holds the kind; returns the revision.
+async fn reported(cloud: &Cloud, kind: &str) -> String {
+    eventually(format!("a report that {kind} is held"), SOON, async || {
+        let (_, report) = cloud
+            .send(&cloud.owner, http::Method::GET, "^/report", Value::Null)
+            .await;
+        let kinds = report["kinds"].as_array().cloned().unwrap_or_default();
+        let found = kinds.iter().find(|found| found["kind"] == kind);
+        let revision = found.and_then(|found| found["held"]["revision"].as_str().map(str::to_owned));
+        revision.ok_or_else(|| report.to_string())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn where_the_cluster_accepts_it_the_cloud_releases_exactly_what_is_held_and_once() {
+    let (world, cloud) = tokio::join!(World::start(), Cloud::start());
+    let objects = filled(&cloud).await;
+    let mut variables = cloud.variables();
+    for (name, value) in [
+        ("TIDEWAITER_MASS_DELETION", "release"),
+        ("TIDEWAITER_REGISTRIES__VERIFY_CREDENTIALS", "false"),
+        ("TIDEWAITER_ACCEPT_RELEASES_FROM_CLOUD", "true"),
+    ] {
+        variables.push((name, value.to_owned()));
+    }
+    let _coordinator = world.replica(&variables, None);
+    world.has([MANY; 3]).await;
+    wiped(&cloud, &objects).await;
+    world.holds(&["ClusterLabel", "Registry", "Secret"]).await;
+
+    let release = async |kind: &str, revision: &str| {
+        let body = json!({"kind": kind, "revision": revision});
+        let sent = cloud.send(&cloud.owner, http::Method::POST, "^/releases", body).await;
+        sent.0
+    };
+    let (labels, registries) = (
+        reported(&cloud, "ClusterLabel").await,
+        reported(&cloud, "Registry").await,
+    );
+    assert_eq!(release("ClusterLabel", &registries).await, 409);
+    assert_eq!(release("ClusterLabel", &labels).await, 204);
+    world.has([0, MANY, MANY]).await;
+    world.holds(&["Registry", "Secret"]).await;
+    let (_, decisions) = cloud
+        .send(&cloud.owner, http::Method::GET, "^/decisions", Value::Null)
+        .await;
+    assert_eq!(decisions, json!([]), "it was taken");
+
+    let annotations = world.sync().await.unwrap().metadata.annotations;
+    assert_eq!(annotations.unwrap_or_default().len(), 0, "nothing stays requested");
+    assert_eq!(world.counts().await, [0, MANY, MANY]);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tidewaiter_testkit::builders::node;
 use tidewaiter_testkit::{Identity, Kubelet, eventually, settled, throughout};
 
@@ -90,10 +90,14 @@ async fn the_cloud_shows_what_the_nodes_are() {
 
     // At rest nothing is sent, whatever the heartbeats say.
     let still = Duration::from_secs(2);
-    let sent = settled("what is sent", still, SOON, async || cloud.seen("PUT ").len()).await;
+    let statuses = || {
+        let sent = cloud.seen("PUT ").into_iter();
+        sent.filter(|line| line.ends_with("/status")).collect::<Vec<_>>()
+    };
+    let sent = settled("what is sent", still, SOON, async || statuses().len()).await;
     throughout("nothing to be sent", Duration::from_secs(3), async || {
         heartbeating.heartbeat().await;
-        let now = cloud.seen("PUT ");
+        let now = statuses();
         if now.len() == sent {
             Ok(())
         } else {
@@ -240,4 +244,65 @@ async fn a_standby_reports_nothing() {
         .await
         .unwrap();
     shows(&cloud, &id, "RUNNING").await;
+}
+
+/// The number of the change up to which a kind of a report is synced, and its objects.
+fn synced_kind(report: &Value, kind: &str) -> Option<(u64, u64)> {
+    let kind = report["kinds"].as_array()?.iter().find(|found| found["kind"] == kind)?;
+    Some((kind["change"].as_str()?.parse().ok()?, kind["objects"].as_u64()?))
+}
+
+#[tokio::test]
+async fn the_cloud_knows_what_the_cluster_has_followed_and_how_its_nodes_are() {
+    let (world, cloud) = (World::start().await, Cloud::start().await);
+    Kubelet::register(&world.cluster, &node("node-1").build()).await;
+    let begin = now();
+    let mut variables = cloud.variables();
+    variables.push(("CONTAINERSHIP_CLOUD_SYNC_INTERVAL_SEC", "1s".to_owned()));
+    let _process = world.replica(&variables, None);
+    let reported = async |what: &str, is: &dyn Fn(&Value) -> bool| {
+        eventually(format!("a report with {what}"), SOON, async || {
+            let (status, report) = cloud.send(&cloud.owner, Method::GET, "^/report", json!(null)).await;
+            if status == 200 && report["synced"] == true && is(&report) {
+                Ok(report)
+            } else {
+                Err(format!("{status}: {report}"))
+            }
+        })
+        .await
+    };
+    let labels = |report: &Value| synced_kind(report, "ClusterLabel").unwrap();
+    let mut changes = Vec::new();
+    for number in 1..=2 {
+        let label = json!({"key": format!("cluster.containership.io/label-{number}"), "value": ""});
+        cloud.post("^/labels", label).await;
+        let has_all = |report: &Value| synced_kind(report, "ClusterLabel").is_some_and(|kind| kind.1 == number);
+        let report = reported("all labels", &has_all).await;
+        assert_eq!(report["agents"]["nodes"], 1, "{report}");
+        changes.push(labels(&report).0);
+    }
+    assert!(changes[0] < changes[1], "{changes:?}");
+
+    // What others change is no news of the labels, however often these are listed, and is not reported.
+    let last = changes[1];
+    let bindings = |report: &Value| synced_kind(report, "AuthorizationRoleBinding").map(|kind| kind.0);
+    let mut least = last;
+    for name in ["first", "second"] {
+        let before = cloud.seen("/labels").len();
+        eventually("more lists of labels", SOON, async || {
+            let more = cloud.seen("/labels").len() - before;
+            if more >= 2 { Ok(()) } else { Err(more) }
+        })
+        .await;
+        let team = json!({"name": name, "description": "", "user_ids": []});
+        cloud.post("~/teams", team).await;
+        let has_team = |report: &Value| bindings(report).is_some_and(|change| change > least);
+        let report = reported("the change of a team", &has_team).await;
+        assert_eq!(labels(&report).0, last, "{report}");
+        least = bindings(&report).unwrap();
+    }
+
+    let sent = cloud.seen("/report").len() as u64;
+    let most = 2 + begin.elapsed().as_secs() / 10;
+    assert!(sent <= most, "{sent} reports, at most {most}");
 }

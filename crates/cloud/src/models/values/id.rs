@@ -63,6 +63,7 @@ ids! {
     RuleId, "a rule";
     RoleBindingId, "a role binding";
     UpgradeId, "an upgrade";
+    DecisionId, "a decision";
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Names and short texts.
 
+use tidewaiter_api::values::printable;
+
 use super::{pattern_value, text_value};
 
 const SLUG: &str = "must be 1 to 63 ASCII letters, digits, '_', '-' and '.', and begin with a letter or digit";
@@ -81,6 +83,32 @@ pattern_value! {
     SLUG
 }
 
+pattern_value! {
+    /// The number of a change in the cloud, as the header `Tidewaiter-Change` has it.
+    ChangeNumber, "number of a change",
+    r"^(0|[1-9][0-9]*)$",
+    most 18, example "4711",
+    "must be a whole number of at most 18 digits"
+}
+
+impl ChangeNumber {
+    /// The number.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.parse().unwrap_or_default()
+    }
+}
+
+impl Description {
+    /// Returns the text as a description: without what is not readable, and cut off where it is too long.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let shown = printable(text);
+        let plain = shown.chars().filter(|c| readable(c.encode_utf8(&mut [0; 4])));
+        Self(plain.take(1024).collect())
+    }
+}
+
 /// The type that is shown if no status was reported.
 impl Default for StatusType {
     fn default() -> Self {
@@ -127,6 +155,18 @@ mod tests {
         assert_values! { Description:
             ["", " two words ", "\u{e4}".repeat(1024)] not ["a\nb", "\0", "\u{2028}", "a".repeat(1025)]
         }
+    }
+
+    #[test]
+    fn any_text_can_be_described() {
+        let text = Description::of(&format!("a\u{1b}[31m\nb\u{202e}\u{fffd}{}", "c".repeat(2000)));
+        assert!(
+            !text.as_str().contains(['\u{1b}', '\n', '\u{202e}', '\u{fffd}']),
+            "{text}"
+        );
+        assert_eq!(text.as_str().chars().count(), 1024);
+        assert_eq!(text.as_str().parse::<Description>().unwrap(), text);
+        assert_values! { ChangeNumber: ["0", "4711", "9".repeat(18)] not ["", "-1", "01", "1.5", "9".repeat(19)] }
     }
 
     #[test]

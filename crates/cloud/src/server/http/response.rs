@@ -7,6 +7,7 @@ use http::{HeaderName, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::call::Call;
+use crate::models::CHANGE_HEADER;
 use crate::server::digest::etag;
 use crate::server::store::Row;
 
@@ -25,6 +26,9 @@ pub(crate) struct Reply {
     /// them again.
     #[serde(skip)]
     pub(crate) bare: Option<String>,
+    /// The number of its change, or a later one in the same commit; `None` if it changed nothing.
+    #[serde(skip)]
+    pub(crate) change: Option<i64>,
 }
 
 impl Reply {
@@ -81,10 +85,14 @@ impl Reply {
 impl IntoResponse for Reply {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::OK);
-        if self.body.is_empty() {
-            return status.into_response();
+        let mut response = if self.body.is_empty() {
+            status.into_response()
+        } else {
+            json(status, self.body.into())
+        };
+        if let Some(change) = self.change {
+            set_change(response.headers_mut(), change);
         }
-        let mut response = json(status, self.body.into());
         if let Some(etag) = self.etag {
             set(response.headers_mut(), ETAG, &etag);
         }
@@ -128,6 +136,12 @@ pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
+}
+
+/// Names the change that a response is of, or up to which it is current.
+pub(crate) fn set_change(headers: &mut HeaderMap, change: i64) {
+    let name = HeaderName::from_static(CHANGE_HEADER);
+    headers.entry(name).or_insert_with(|| HeaderValue::from(change));
 }
 
 /// Serializes maps, lists and strings, which cannot fail.

@@ -1,5 +1,5 @@
-//! The parts of a cluster besides its collections: API keys, tokens for its kube-apiserver, reported status,
-//! and the assignments of autoscaling policies.
+//! The parts of a cluster besides its collections: API keys, tokens for its kube-apiserver, reported status, its report
+//! on itself, and the assignments of autoscaling policies.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use super::lists::{all, complete};
 use super::prelude::*;
 use super::references::MAX_TEAMS;
 use crate::models::values::{ClusterId, EndTime, TeamId, UserId};
-use crate::models::{NodeStatusReport, Unknown, UpgradeProgress, parse};
+use crate::models::{ClusterReport, NodeStatusReport, Unknown, UpgradeProgress, parse};
 use crate::server::access::resource_path::cluster;
 use crate::server::access::users::{end_in_team, end_of, is_read_only};
 use crate::server::http::response::json;
@@ -100,6 +100,52 @@ fn parse_status(kind: Kind, body: &[u8]) -> Result<Value, Error> {
     }
     let report: NodeStatusReport = parse(body, Unknown::Refuse)?;
     serde_json::to_value(&report.status).map_err(Error::internal)
+}
+
+/// Stores the report of a cluster on itself. Fields of a newer coordinator are ignored.
+pub(super) async fn set_report(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let report: ClusterReport = parse(&call.body, Unknown::Ignore)?;
+    let report = serde_json::to_value(&report).map_err(Error::internal)?;
+    let resource = ResourcePath::of(call)?;
+    write(app, call, async move |transaction| {
+        resource.check_parents(transaction, Kind::ClusterReport, true).await?;
+        let row = cluster(transaction, &resource).await?;
+        let row = transaction.set_report(&row, report).await?;
+        Ok(Reply::ok(&reported(&row)))
+    })
+    .await
+}
+
+pub(super) async fn report(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let resource = ResourcePath::of(call)?;
+    let mut source = &app.store;
+    cluster(&mut source, &resource).await?;
+    let row = source.existing(Kind::ClusterReport, &resource.cluster).await?;
+    Ok(respond(call, &reported(&row)))
+}
+
+/// The reports of all clusters of an organization. The diffs of plugins, which are long, are left out.
+pub(super) async fn reports(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let resource = ResourcePath::of(call)?;
+    all(app, call, Listed::ReportsOf(&resource.organization), |row| {
+        let mut shown = reported(row);
+        let plugins = shown.get_mut("plugins").and_then(Value::as_array_mut);
+        for plugin in plugins.into_iter().flatten() {
+            if let Some(waiting) = plugin.get_mut("waiting").and_then(Value::as_object_mut) {
+                waiting.insert("diff".to_owned(), json!([]));
+            }
+        }
+        Ok(shown)
+    })
+    .await
+}
+
+fn reported(row: &Row) -> Map<String, Value> {
+    let report = row.status.as_ref().and_then(Value::as_object);
+    let mut shown = report.cloned().unwrap_or_default();
+    shown.insert("cluster_id".to_owned(), Value::from(&*row.cluster_id));
+    shown.insert("reported_at".to_owned(), Value::from(&*row.updated_at));
+    shown
 }
 
 /// The record of deletions: a list that lacks an object is right only if the record names the object. So it also names

@@ -21,7 +21,12 @@ pub(super) async fn write<F>(app: &AppState, call: &Call, change: F) -> Result<R
 where
     F: AsyncFnOnce(&mut Transaction) -> Result<Reply, Error> + for<'t> Change<'t, Reply>,
 {
-    Ok(app.store.write(call.by(), change).await?.into_response())
+    let written = app.store.write(call.by(), async move |transaction| {
+        let mut reply = change(transaction).await?;
+        reply.change = transaction.last_change();
+        Ok(reply)
+    });
+    Ok(written.await?.into_response())
 }
 
 /// Creates an object with `make`, unless an earlier request with the same key created it.
@@ -57,12 +62,14 @@ where
                 let id = version_of(&serde_json::from_str(&reply.body).map_err(Error::internal)?);
                 reply.body = text_with_manifests(transaction, &id, &reply.body).await?;
             }
+            reply.change = transaction.last_change();
             return Ok((reply, true));
         }
         let mut reply = make(transaction).await?;
         let whole = reply.bare.take().map(|bare| std::mem::replace(&mut reply.body, bare));
         let sealed = state.seal_reply(&actor, &name, &(&*request, &reply))?;
         reply.body = whole.unwrap_or(reply.body);
+        reply.change = transaction.last_change();
         transaction.remember(&actor, &name, &sealed).await?;
         Ok((reply, false))
     });

@@ -39,6 +39,8 @@ pub enum Listed<'a> {
     InCluster(Kind, &'a str),
     /// The autoscaling policies that are assigned to a node pool.
     AssignedTo(&'a str),
+    /// The reports of the clusters of an organization.
+    ReportsOf(&'a str),
 }
 
 impl Listed<'_> {
@@ -47,11 +49,13 @@ impl Listed<'_> {
         match self {
             Self::Children(kind, _) | Self::InCluster(kind, _) => *kind,
             Self::AssignedTo(_) => Kind::AutoscalingPolicy,
+            Self::ReportsOf(_) => Kind::ClusterReport,
         }
     }
 
     fn owner(&self) -> &str {
-        let (Self::Children(_, owner) | Self::InCluster(_, owner) | Self::AssignedTo(owner)) = self;
+        let (Self::Children(_, owner) | Self::InCluster(_, owner) | Self::AssignedTo(owner) | Self::ReportsOf(owner)) =
+            self;
         owner
     }
 
@@ -68,6 +72,10 @@ impl Listed<'_> {
                 "kind = $1 AND id IN (SELECT used_id FROM uses WHERE used_kind = $1 \
                  AND kind = 'autoscaling-assignments' AND id IN (SELECT id FROM objects \
                  WHERE kind = 'autoscaling-assignments' AND parent_id = $2)) AND position > $3 ORDER BY position LIMIT $4"
+            ),
+            Self::ReportsOf(_) => select!(
+                "kind = $1 AND id IN (SELECT id FROM objects WHERE kind = 'clusters' AND parent_id = $2) \
+                 AND position > $3 ORDER BY position LIMIT $4"
             ),
         }
     }
@@ -128,7 +136,7 @@ impl Store {
         let owned = |row: &Row| match listed {
             Listed::Children(_, parent) => row.parent_id == parent,
             Listed::InCluster(_, cluster) => row.cluster_id == cluster,
-            Listed::AssignedTo(_) => false,
+            Listed::AssignedTo(_) | Listed::ReportsOf(_) => false,
         };
         Ok(row.filter(owned).map(|row| row.position))
     }

@@ -23,7 +23,7 @@ pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
         "0007_stored"
         "0008_tokens"
         "0009_removals"
-        "0015_login_grants"
+        "0010_login_grants"
     };
     let migrations = files.into_iter().map(|(name, sql)| {
         let version = name.get(..4).and_then(|digits| digits.parse().ok());

@@ -28,7 +28,7 @@ use crate::models::Kind;
 use crate::server::Error;
 
 /// The maximum number of objects of a step, and of those below a removed object that its first commit deletes.
-const STEP: usize = 100;
+const STEP: usize = 120;
 /// The number of objects that a statement without objects counts as in a step.
 const EMPTY: usize = 10;
 

@@ -1,11 +1,14 @@
 //! Statuses that clusters report. They are most of all changes, so the audit log has only what differs, and at most one
 //! row for each object and window, which is an hour, and a minute for an upgrade: a report is added to the one before
 //! it. A stream loses nothing, because the new row names the same kind of the same cluster and has a greater number.
+//!
+//! What a cluster reports of itself is not in the log, and no event: it may be large, and changes all the time.
 
 use serde_json::{Value, json};
 use sqlx::Row as _;
 
 use super::differences::{differing, over};
+use super::draft::References;
 use super::error::StoreError;
 use super::row::{Row, size};
 use super::source::Source;
@@ -32,6 +35,29 @@ impl Transaction {
             (first, last) = (over(older, first), over(last, newer));
         }
         self.record(&after, "update", Some(first), Some(last)).await?;
+        Ok(after)
+    }
+
+    /// Stores the report of `cluster` in place of the one before. Its time is that of the report.
+    pub async fn set_report(&mut self, cluster: &Row, report: Value) -> Result<Row, Error> {
+        let before = if let Some(before) = self.get(Kind::ClusterReport, &cluster.id).await? {
+            before
+        } else {
+            let new = Row {
+                organization_id: cluster.organization_id.clone(),
+                cluster_id: cluster.id.clone(),
+                parent_id: cluster.id.clone(),
+                ..Row::new(Kind::ClusterReport, &cluster.id)
+            };
+            self.insert(new, &References::default()).await?
+        };
+        let after = Row {
+            status: Some(report),
+            updated_at: self.now().to_string(),
+            ..before.clone()
+        };
+        self.write(&before, &after).await?;
+        self.silent = true;
         Ok(after)
     }
 

@@ -59,6 +59,11 @@ impl Transaction {
         self.now
     }
 
+    /// The number of the last change that is published with the commit; `None` if nothing is.
+    pub fn last_change(&self) -> Option<i64> {
+        self.notes.last().map(|note| note.sequence)
+    }
+
     /// The objects that refer to this one.
     pub async fn users_of(&mut self, kind: Kind, id: &str) -> Result<Vec<(Kind, String)>, StoreError> {
         let statement = concat!(

@@ -207,7 +207,7 @@ fn headline(condition: &Condition) -> &str {
 
 /// The condition `Synced`: the last response of the cloud was applied, for every kind. The first trouble in this order
 /// decides the reason.
-fn synced(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Condition {
+pub(in crate::mirror) fn synced(loops: &[LoopState], before: &[Condition], now: Timestamp) -> Condition {
     let is_first = before.iter().all(|old| old.type_ != SYNCED);
     let failed = |trouble: &dyn Fn(&LoopState) -> Option<String>| by_reason(loops, trouble);
     let troubles = [
@@ -290,7 +290,8 @@ fn earlier<'a>(state: &LoopState, before: &'a CloudSyncStatus) -> Option<&'a Kin
     kinds.find(|known| known.kind == state.resource)
 }
 
-fn kind(state: &LoopState, before: &CloudSyncStatus) -> KindSync {
+/// The part about the kind of a loop; that of `before` until the loop has listed it.
+pub(in crate::mirror) fn kind(state: &LoopState, before: &CloudSyncStatus) -> KindSync {
     if let Some(known) = earlier(state, before) {
         return known.clone();
     }

@@ -33,6 +33,8 @@ pub(in crate::mirror) struct Memory<R> {
     pools: Pools,
     /// By path.
     parts: BTreeMap<String, Arc<Part<R>>>,
+    /// The number of the change up to which all of them are current, if the cloud says it.
+    pub(super) change: Option<u64>,
 }
 
 /// The node pools, if the kind is listed for each of them.
@@ -50,6 +52,7 @@ impl<R> Default for Memory<R> {
         Self {
             pools: Pools::default(),
             parts: BTreeMap::new(),
+            change: None,
         }
     }
 }
@@ -72,26 +75,28 @@ impl<K: MirroredKind> Lister<K> {
         self.stored().await?;
         let is_doubted = matches!(poll, Poll::Recheck(_)) || self.board.is_held(K::NAME);
         let cluster = self.cloud.cluster;
-        let (pools, paths) = match K::LISTED {
-            Listed::At(path) => (None, vec![(path(cluster), None)]),
+        let (pools, of_pools, paths) = match K::LISTED {
+            Listed::At(path) => (None, None, vec![(path(cluster), None)]),
             Listed::OfEachPool(path) => {
-                let pools = self.pools(is_doubted).await?;
+                let (pools, change) = self.pools(is_doubted).await?;
                 let known = pools.as_ref().unwrap_or(&self.memory.pools);
                 let paths = known
                     .well_formed
                     .iter()
                     .map(|pool| (path(cluster, pool.id), Some(pool.clone())));
                 let paths = paths.collect();
-                (pools, paths)
+                (pools, Some(change), paths)
             }
         };
         let parts = paths
             .into_iter()
             .map(|(path, pool)| self.part(path, Source { cluster, pool }, is_doubted));
         let parts: Vec<_> = stream::iter(parts).buffered(AT_ONCE).try_collect().await?;
-        let changed = pools.is_some() || parts.iter().any(|(_, part)| part.is_some());
+        let changed = pools.is_some() || parts.iter().any(|(_, part, _)| part.is_some());
+        let changes = parts.iter().map(|(.., change)| *change).chain(of_pools);
+        self.memory.change = changes.min().flatten();
         let mut before = std::mem::take(&mut self.memory.parts);
-        let latest = parts.into_iter().filter_map(|(name, part)| {
+        let latest = parts.into_iter().filter_map(|(name, part, _)| {
             let part = part.or_else(|| before.remove(&name))?;
             Some((name, part))
         });
@@ -102,14 +107,15 @@ impl<K: MirroredKind> Lister<K> {
         Ok(changed)
     }
 
-    /// The node pools, unless they are unchanged.
-    async fn pools(&self, is_doubted: bool) -> Result<Option<Pools>, ListError> {
+    /// The node pools, unless they are unchanged, and the number of the change up to which they are current.
+    async fn pools(&self, is_doubted: bool) -> Result<(Option<Pools>, Option<u64>), ListError> {
         let path = self.cloud.cluster.node_pools();
         let known = self.memory.pools.etag.as_ref().filter(|_| !is_doubted);
         let client = self.retries.client();
-        let response = client.list_each::<NodePool>(path, known);
-        let Fetched::Complete { value, etag } = self.await_list(response).await? else {
-            return Ok(None);
+        let response = client.list_each_as_of::<NodePool>(path, known);
+        let (fetched, change) = self.await_list(response).await?;
+        let Fetched::Complete { value, etag } = fetched else {
+            return Ok((None, change));
         };
         let mut latest = Pools {
             etag,
@@ -121,7 +127,7 @@ impl<K: MirroredKind> Lister<K> {
                 Err(invalid) => latest.refused.push(Refused::new(None, &invalid)),
             }
         }
-        Ok((latest != self.memory.pools).then_some(latest))
+        Ok(((latest != self.memory.pools).then_some(latest), change))
     }
 
     /// Requests one list by its name, unless it is unchanged.
@@ -130,15 +136,16 @@ impl<K: MirroredKind> Lister<K> {
         let known = self.memory.parts.get(&name).filter(|part| part.source == source);
         let etag = known.and_then(|part| part.etag.as_ref()).filter(|_| !is_doubted);
         let client = self.retries.client();
-        let response = client.list_each::<K::Object>(path, etag);
-        let part = match self.await_list(response).await? {
+        let response = client.list_each_as_of::<K::Object>(path, etag);
+        let (fetched, change) = self.await_list(response).await?;
+        let part = match fetched {
             Fetched::Unchanged => None,
             Fetched::Complete { value, etag } => {
                 let latest = Part::new(&self.shared.kind, source, value, etag)?;
                 known.is_none_or(|known| **known != latest).then(|| Arc::new(latest))
             }
         };
-        Ok((name, part))
+        Ok((name, part, change))
     }
 
     async fn await_list<T>(&self, response: impl Future<Output = T>) -> T {
@@ -208,5 +215,5 @@ impl<K: MirroredKind> Lister<K> {
     }
 }
 
-/// The name of a list, and what it contains unless it is unchanged.
-type NamedPart<R> = (String, Option<Arc<Part<R>>>);
+/// The name of a list, what it contains unless it is unchanged, and the number of the change up to which it is current.
+type NamedPart<R> = (String, Option<Arc<Part<R>>>, Option<u64>);
