@@ -11,6 +11,7 @@
     reason = "writers are tasks, and how long a restart takes is real time"
 )]
 
+mod acme;
 mod attacked;
 mod attackers;
 mod copies;
@@ -21,6 +22,7 @@ mod interrupted;
 mod keys;
 mod ledger;
 mod progress;
+mod proxies;
 #[path = "../../../cloud/tests/server/proxy.rs"]
 mod proxy;
 mod read_only;
