@@ -21,6 +21,7 @@ mod full_disk;
 mod interrupted;
 mod keys;
 mod ledger;
+mod monitoring;
 mod progress;
 mod proxies;
 #[path = "../../../cloud/tests/server/proxy.rs"]
