@@ -9,12 +9,11 @@ use tidewaiter_api::values::quoted;
 use tidewaiter_cloud::client::{AccessToken, Client, ClientError, Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::{DisplayName, OrganizationId};
-use tidewaiter_kit::SystemClock;
 use url::Url;
 
 use super::contexts::{Contexts, Login};
 use super::output::{is_table, print, rows, value};
-use super::session::{Session, if_found, is_called, is_over, settings, text, with_remedy};
+use super::session::{Session, client, if_found, is_called, is_over, settings, text, with_remedy};
 use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
 use crate::password::{self, Variable};
 
@@ -41,7 +40,7 @@ pub(super) async fn login(args: &LoginArgs) -> Result<()> {
             .parse::<AccessToken>()
             .context("the token in the cloud's response")?,
     );
-    let client = Client::new(&settings, SystemClock::shared())?;
+    let client = client(&settings, &login)?;
     let answer = client
         .request(&Request::new(Method::GET, Path::new(["organizations"])))
         .await?;
@@ -119,12 +118,15 @@ fn wanted(args: &LoginArgs, contexts: &Contexts) -> Result<(String, Login)> {
 }
 
 async fn token(login: &Login, password: &str) -> Result<String> {
-    let client = Client::new(&settings(login)?, SystemClock::shared())?;
+    let client = client(&settings(login)?, login)?;
     let body = json!({"email": login.email, "password": password});
     let mut request = Request::new(Method::POST, Path::new(["login", "password"])).json(body);
     // The server counts attempts.
     request.once = true;
-    let answer = client.request(&request).await.map_err(with_remedy);
+    let answer = client
+        .request(&request)
+        .await
+        .map_err(|error| with_remedy(error, login));
     let answer = answer.with_context(|| format!("cannot log in to {}", login.server))?;
     let answer = answer
         .json()
