@@ -239,7 +239,7 @@ fn local_authority(settings: &ServerSettings) -> Result<(String, String)> {
     }
     let file = settings.local_authority().authority();
     let file = file.display().to_string();
-    let trust = shlex::try_join(["--ca-file", &file]).context("data")?;
+    let trust = shlex::try_join(["--ca-file", file.as_str()]).context("data")?;
     let line = format!(
         "Authority     {file}: made for this server's certificate; browsers warn of it until you import this file into the trusted authorities\n"
     );

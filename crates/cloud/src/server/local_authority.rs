@@ -2,8 +2,8 @@
 //! `localhost`, so that no password is sent in plain text from the first login on.
 //!
 //! Invariants: the server's certificate is none of an authority (CA:FALSE), is valid for 397 days at most, which is what
-//! browsers accept, and is renewed by `serve`. The keys are readable only by their owner. An existing authority is never
-//! replaced, because people trust it.
+//! browsers accept, and is renewed by `serve`. The keys are readable only by their owner. An authority that has made a
+//! certificate is never replaced, because people trust it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -172,7 +172,7 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-/// The reason for which a client refuses the certificate at this time, whoever issued it.
+/// The reason for which a client refuses the certificate at this time, although it trusts the issuer.
 fn refusal(certificate: &ParsedCertificate<'_>, time: UnixTime) -> Option<CertificateError> {
     let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
     // What does not depend on the issuer is checked before the issuer, of whom nothing is known here.
