@@ -22,7 +22,7 @@ use instant_acme::{
 use serde::{Deserialize, Serialize};
 use tidewaiter_kit::backoff::{Backoff, jittered};
 use tidewaiter_kit::clock::{Elapsed, timeout};
-use tidewaiter_kit::serve::{Certificate, TlsError};
+use tidewaiter_kit::serve::Certificate;
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -81,8 +81,6 @@ enum AcmeError {
     File(#[from] SecretFileError),
     #[error("the account cannot be stored")]
     Account(#[from] serde_json::Error),
-    #[error(transparent)]
-    Certificate(#[from] TlsError),
     #[error("the order is not complete")]
     Timeout(#[from] Elapsed),
 }
@@ -120,10 +118,8 @@ impl Acme {
     /// Orders a certificate if it is due. Returns the time until the next look.
     async fn pass(&self, failures: &mut u32) -> Duration {
         // Another replica may have renewed it.
-        if self.settings.certificate().exists()
-            && let Err(error) = self.certificate.reload()
-        {
-            error!(error = %Chain(&error), "cannot reload the certificate");
+        if self.settings.certificate().exists() {
+            self.reload();
         }
         if !self.is_due() {
             *failures = 0;
@@ -133,6 +129,7 @@ impl Acme {
         match ordered.map_err(AcmeError::from).flatten() {
             Ok(()) => {
                 info!(host = %self.host, "the certificate is new");
+                self.reload();
                 *failures = 0;
                 LOOK
             }
@@ -142,6 +139,12 @@ impl Acme {
                 error!(error = %Chain(&error), host = %self.host, ?wait, "cannot order a certificate");
                 wait
             }
+        }
+    }
+
+    fn reload(&self) {
+        if let Err(error) = self.certificate.reload() {
+            error!(error = %Chain(&error), "cannot reload the certificate");
         }
     }
 
@@ -166,7 +169,7 @@ impl Acme {
         let key = order.finalize().await?;
         let chain = order.poll_certificate(&RetryPolicy::default()).await?;
         replace(&self.settings.certificate(), &format!("{chain}\n{key}"))?;
-        Ok(self.certificate.reload()?)
+        Ok(())
     }
 
     /// Answers the challenges of the order, each in a file of `answers`, until it is ready.

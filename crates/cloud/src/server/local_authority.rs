@@ -13,7 +13,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
-use tidewaiter_kit::serve::{Certificate, TlsError};
+use tidewaiter_kit::serve::Certificate;
 
 use super::keys::secret_file::{SecretFileError, create_folder, read, replace};
 
@@ -33,8 +33,6 @@ pub enum LocalAuthorityError {
     File(#[from] SecretFileError),
     #[error("cannot make a certificate for {names}")]
     Certificate { names: String, source: rcgen::Error },
-    #[error(transparent)]
-    Tls(#[from] TlsError),
 }
 
 /// The folder of an authority, and of the certificate that it made for this server.
@@ -83,10 +81,10 @@ impl LocalAuthority {
         self.issue(now)
     }
 
-    /// Replaces the server's certificate after two thirds of its life.
+    /// Replaces the server's certificate after two thirds of its life, or if it is unusable.
     pub(super) fn renew(&self, now: Timestamp) -> Result<(), LocalAuthorityError> {
         let path = self.certificate();
-        let validity = Certificate::load(&path, &path)?.validity();
+        let validity = Certificate::awaited(&path, &path).validity();
         if validity.is_none_or(|validity| validity.is_renewal_due(now)) {
             self.issue(now)?;
         }

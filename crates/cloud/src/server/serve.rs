@@ -235,8 +235,9 @@ impl ServerCertificate {
             CertificateSource::Acme(_) => Ok(()),
             CertificateSource::Local(authority) => authority
                 .renew(app.clock.now())
-                .and_then(|()| self.current.reload().map_err(LocalAuthorityError::from)),
-            CertificateSource::Files => self.current.reload().map_err(LocalAuthorityError::from),
+                .map_err(ServeError::from)
+                .and_then(|()| self.current.reload().map_err(ServeError::from)),
+            CertificateSource::Files => self.current.reload().map_err(ServeError::from),
         };
         if let Err(error) = reloaded {
             error!(error = %Chain(&error), "cannot reload the certificate");
