@@ -70,11 +70,12 @@ nodes: assets ## The tests on real nodes alone (root, cgroups of version 1; buil
 	cargo test --workspace --no-run
 	hack/node-tests
 
-assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, Prometheus, PostgreSQL, Schemathesis, Chromium, axe-core, oidc-provider and the YAML reader of kubectl, put once into the cache
+assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, pebble, Prometheus, PostgreSQL, Schemathesis, Chromium, axe-core, oidc-provider and the YAML reader of kubectl, put once into the cache
 	hack/kube-assets/build
 	hack/helm/build
 	hack/moto
 	hack/fake-gcs-server/build
+	hack/pebble/build
 	hack/prometheus
 	hack/postgresql
 	hack/schemathesis

@@ -2,7 +2,7 @@
 //!
 //! Responses come from memory, on every replica, leader or not, and contain no secret. A failed check says what is
 //! missing. Probes have a port of their own, which only clients on the same host reach: a stranger on the port for
-//! metrics cannot cause a restart.
+//! metrics cannot cause a restart. A port for everyone has [`public`], without what is missing.
 //!
 //! Requests for `/metrics` that arrive together share one encoding. Encoding is the only expensive response: a client
 //! that sends thousands of requests would otherwise delay the scrapes of all others by seconds.
@@ -28,6 +28,14 @@ pub fn health(kit: Kit) -> Router {
         .route("/healthz", get(livez))
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
+        .with_state(kit)
+}
+
+/// A port that anyone may reach: `/healthz`, and `/readyz` without the report, for load balancers.
+pub fn public(kit: Kit) -> Router {
+    Router::new()
+        .route("/healthz", get(livez))
+        .route("/readyz", get(is_ready))
         .with_state(kit)
 }
 
@@ -57,6 +65,10 @@ async fn readyz(State(kit): State<Kit>) -> (StatusCode, String) {
         },
         report,
     )
+}
+
+async fn is_ready(kit: State<Kit>) -> StatusCode {
+    readyz(kit).await.0
 }
 
 /// The metrics as text, encoded once for all requests that wait for it.
@@ -163,6 +175,21 @@ mod tests {
             }
         }
         assert_eq!(encodings.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn the_public_port_says_only_whether_it_is_ready() {
+        let (kit, _) = kit();
+        assert_eq!(
+            get(public(kit.clone()), "/readyz").await,
+            (StatusCode::OK, String::new())
+        );
+        kit.checks
+            .register("database", || Err("postgres.internal refuses it".to_owned()));
+        let failed = get(public(kit.clone()), "/readyz").await;
+        assert_eq!(failed, (StatusCode::SERVICE_UNAVAILABLE, String::new()));
+        assert_eq!(get(public(kit.clone()), "/healthz").await.0, StatusCode::OK);
+        assert_eq!(get(public(kit), "/metrics").await.0, StatusCode::NOT_FOUND);
     }
 
     #[tokio::test]

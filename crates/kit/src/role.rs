@@ -111,6 +111,19 @@ pub struct Process {
     pub tasks: Tasks,
 }
 
+impl Process {
+    /// Serves `/metrics` and the checks on a port for operators.
+    pub fn serve_admin(&mut self, port: Port) {
+        serve_on(
+            &mut self.tasks,
+            &self.kit,
+            "admin",
+            port,
+            admin::router(self.kit.clone()),
+        );
+    }
+}
+
 /// A role that starts: what the function of [`run`] gets.
 pub struct Role<'a> {
     /// The context of controllers: kit, leadership, Events, shutdown.

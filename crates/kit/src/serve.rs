@@ -6,14 +6,14 @@
 //! there already is read before a later connection can close its own. The first request, the head of each later one and
 //! the life of a connection have time limits, and all time limits are measured on the clock of the kit. The heads that
 //! are not complete have a limit each, and one over all connections. A client that does not read its response is
-//! closed.
+//! closed. A header of the PROXY protocol is read only from proxies that the options name.
 //!
 //! No library does this: `axum::serve` and tower's limits bound connections or requests in total, and make new ones
 //! wait; none of them distinguishes peers.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +26,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use ipnet::IpNet;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,6 +41,7 @@ use crate::clock::{SharedClock, timeout};
 mod connections;
 mod heads;
 mod port;
+mod proxy_protocol;
 mod readers;
 #[cfg(test)]
 mod tests;
@@ -52,7 +54,7 @@ use heads::{Head, Heads};
 pub use port::Port;
 use readers::Paced;
 use timer::ClockTimer;
-pub use tls::{Certificate, TlsError};
+pub use tls::{Certificate, TlsError, Validity};
 
 /// The default limit on open connections.
 pub const CONNECTIONS: usize = 128;
@@ -111,6 +113,9 @@ pub struct Options {
     pub tls: Option<Arc<ServerConfig>>,
     /// The time limit of responses after shutdown has begun.
     pub drain: Duration,
+    /// The networks of the proxies whose connections begin with a header of the PROXY protocol. The connections of
+    /// others have none.
+    pub proxies: Vec<IpNet>,
 }
 
 impl Default for Options {
@@ -124,13 +129,33 @@ impl Default for Options {
             life: Some(CONNECTION_LIFE),
             tls: None,
             drain: Duration::ZERO,
+            proxies: Vec::new(),
         }
     }
 }
 
-/// The address of the client: an extension of every request.
+/// The address of the client: an extension of every request. With the PROXY protocol, it is the one that the proxy
+/// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
+
+/// The address of the proxy that named the [`Peer`] by the PROXY protocol: an extension of the requests that it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxiedBy(pub SocketAddr);
+
+/// Returns true if one of the networks contains the address, also if it is an IPv4 address in IPv6 form.
+#[must_use]
+pub fn is_in(networks: &[IpNet], address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    networks.iter().any(|network| network.contains(&address))
+}
+
+/// The extensions of the requests of a connection.
+#[derive(Clone, Copy)]
+struct Ends {
+    peer: Peer,
+    proxy: Option<ProxiedBy>,
+}
 
 /// Serves `router` in HTTP/1.1 until `shutdown`.
 ///
@@ -162,7 +187,7 @@ pub async fn serve_with(
                 Ok((stream, peer)) => {
                     let server = Arc::clone(&server);
                     // Created where it is awaited: a future that is moved into another one takes its space twice.
-                    connections.open(peer.ip(), async move { server.connection(stream, Peer(peer)).await });
+                    connections.open(peer.ip(), async move { server.connection(stream, peer).await });
                     // Else a burst that waits to be accepted closes its own first connections unread.
                     yield_now().await;
                 }
@@ -199,37 +224,71 @@ struct Server {
 }
 
 impl Server {
-    async fn connection(&self, stream: TcpStream, peer: Peer) {
+    async fn connection(&self, mut stream: TcpStream, peer: SocketAddr) {
         // Send a small response at once.
         let _ = stream.set_nodelay(true);
+        let Some(ends) = self.ends(&mut stream, peer).await else {
+            return;
+        };
         let head = Head::new(&self.heads);
         let stream = Paced::new(stream, &head, Arc::clone(&self.clock));
         match &self.options.tls {
-            None => self.requests(stream, peer, &head).await,
+            None => self.requests(stream, ends, &head).await,
             // Boxed, so that a connection without TLS does not take the space.
-            Some(tls) => Box::pin(self.over_tls(Arc::clone(tls), stream, peer, &head)).await,
+            Some(tls) => Box::pin(self.over_tls(Arc::clone(tls), stream, ends, &head)).await,
         }
     }
 
-    async fn over_tls(&self, tls: Arc<ServerConfig>, stream: Paced<'_, TcpStream>, peer: Peer, head: &Head<'_>) {
+    /// The ends of a connection from `peer`. `None` if it must be closed, because a proxy sent no valid header.
+    async fn ends(&self, stream: &mut TcpStream, peer: SocketAddr) -> Option<Ends> {
+        let direct = Ends {
+            peer: Peer(peer),
+            proxy: None,
+        };
+        if !is_in(&self.options.proxies, peer.ip()) {
+            return Some(direct);
+        }
+        // Boxed, so that a connection without the header does not take the space.
+        let header = Box::pin(proxy_protocol::read(stream));
+        match timeout(&*self.clock, self.options.first, header).await {
+            Ok(Ok(None)) => Some(direct),
+            Ok(Ok(Some(client))) => Some(Ends {
+                peer: Peer(client),
+                proxy: Some(ProxiedBy(peer)),
+            }),
+            Ok(Err(error)) => {
+                debug!(%peer, %error, "a connection of a proxy failed");
+                None
+            }
+            Err(elapsed) => {
+                debug!(%peer, %elapsed, "a header of the PROXY protocol timed out");
+                None
+            }
+        }
+    }
+
+    async fn over_tls(&self, tls: Arc<ServerConfig>, stream: Paced<'_, TcpStream>, ends: Ends, head: &Head<'_>) {
         let handshake = TlsAcceptor::from(tls).accept(stream);
         match timeout(&*self.clock, self.options.first, handshake).await {
             Ok(Ok(stream)) => {
                 head.complete();
-                self.requests(stream, peer, head).await;
+                self.requests(stream, ends, head).await;
             }
             Ok(Err(error)) => debug!(%error, "a TLS handshake failed"),
             Err(elapsed) => debug!(%elapsed, "a TLS handshake timed out"),
         }
     }
 
-    async fn requests(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: Peer, head: &Head<'_>) {
+    async fn requests(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, ends: Ends, head: &Head<'_>) {
         let asked = AtomicBool::new(false);
         // For each request, not a layer of the router: that would copy all routes for each connection.
         let service = service_fn(|mut request: Request<Incoming>| {
             asked.store(true, Ordering::Relaxed);
             head.begin_request();
-            request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(ends.peer);
+            if let Some(proxy) = ends.proxy {
+                request.extensions_mut().insert(proxy);
+            }
             self.router.clone().call(request).inspect(|_| head.end_request())
         });
         let mut connection = pin!(

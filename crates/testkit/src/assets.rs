@@ -1,5 +1,5 @@
 //! Finds the real components that tests start: the control plane, what real nodes run, Helm, moto, fake-gcs-server,
-//! Prometheus, Postgres, Schemathesis and oidc-provider.
+//! pebble, Prometheus, Postgres, Schemathesis and oidc-provider.
 //!
 //! Never downloads or builds anything: what is missing fails the test with the line that installs it. The versions are
 //! those that `hack/` pins, read from the same files at compile time.
@@ -13,6 +13,7 @@ const CRANE_GO_MOD: &str = include_str!("../../../hack/node-assets/crane/go.mod"
 const NODE_TREE: &str = include_str!("../../../hack/node-tree");
 const HELM_GO_MOD: &str = include_str!("../../../hack/helm/go.mod");
 const FAKE_GCS_GO_MOD: &str = include_str!("../../../hack/fake-gcs-server/go.mod");
+const PEBBLE_GO_MOD: &str = include_str!("../../../hack/pebble/go.mod");
 const YAML_ORACLE_GO_MOD: &str = include_str!("../../../hack/yaml-oracle/go.mod");
 const MOTO_PINS: &str = include_str!("../../../hack/moto-requirements.txt");
 const SCHEMATHESIS_PINS: &str = include_str!("../../../hack/schemathesis-requirements.txt");
@@ -153,6 +154,21 @@ pub fn fake_gcs_server() -> PathBuf {
         "{} is missing: run hack/fake-gcs-server/build",
         path.display()
     );
+    path
+}
+
+/// `pebble`, an ACME server, or `pebble-challtestsrv`, its DNS server, from the cache that `hack/pebble/build` fills.
+///
+/// # Panics
+/// When it is not there, naming the folder and the remedy.
+#[must_use]
+pub fn pebble(name: &str) -> PathBuf {
+    let version = PEBBLE_GO_MOD
+        .lines()
+        .find_map(|line| line.strip_prefix("require github.com/letsencrypt/pebble/v2 "))
+        .expect("hack/pebble/go.mod requires pebble");
+    let path = cache_folder().join("pebble").join(version).join(name);
+    assert!(path.is_file(), "{} is missing: run hack/pebble/build", path.display());
     path
 }
 

@@ -1,5 +1,6 @@
 //! `tidewaiter cloud init`, `serve`, `backup`, `restore`, `recover` and `keys`: the commands on the host of the cloud's server.
 
+mod acme;
 mod settings;
 
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +22,8 @@ use tidewaiter_cloud::server::{
     recover, start,
 };
 use tidewaiter_kit::SystemClock;
-use tidewaiter_kit::role::{self, Process, ProcessSpec};
+use tidewaiter_kit::role::{self, ProcessSpec};
+use tidewaiter_kit::serve::Port;
 use tidewaiter_kit::settings::{environment, load};
 use tracing::warn;
 use url::Url;
@@ -115,7 +117,8 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
         threads: None,
         grace: DRAIN,
     };
-    role::process(spec, async |Process { kit, tasks }| {
+    role::process(spec, async |process| {
+        let admin = Port::open("adminAddress", settings.admin_address).await?;
         let connections = connections_within(parts.connections, raise_limit());
         if connections < parts.connections {
             let set = parts.connections;
@@ -130,7 +133,8 @@ fn serve(args: &ServeArgs) -> Result<(), Failure> {
             ..parts.clone()
         };
         refuse_missing(&parts.keys)?;
-        start(parts, tasks, kit).await?;
+        start(parts, &mut process.tasks, &process.kit).await?;
+        process.serve_admin(admin);
         Ok::<(), anyhow::Error>(())
     })?;
     Ok(())
@@ -163,6 +167,7 @@ fn raise_limit() -> Option<u64> {
 
 async fn init(args: &InitArgs) -> Result<(), Failure> {
     let (settings, database) = read_with_database(&args.place)?;
+    settings.public_url().map_err(Failure::Configuration)?;
     let prompt = format!("A password for {}", args.email);
     let password = password::read(Variable::Account, args.password_file.as_deref(), &prompt, true)
         .map_err(Failure::Configuration)?;
@@ -204,17 +209,21 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
         email: args.email.as_str(),
         password,
     };
-    let made = create_organization(database, clock, founder)
+    let made = create_organization(database, clock.clone(), founder)
         .await
         .map_err(anyhow::Error::from)?;
+    if let Some(hosts) = settings.local_hosts(&args.hosts) {
+        settings.local_authority().create(&hosts, clock.now())?;
+    }
     let flags = args.place.to_flags(&settings.data).context("the flags of the server")?;
     // The API is at the root of the host.
     let mut url = settings.public_url()?;
     url.set_path("");
     let url = url.as_str().trim_end_matches('/');
+    let (authority, trust) = local_authority(settings)?;
     write_stdout(&format!(
-        "Organization  {} ({})\nOwner         {} ({})\nSigning keys  {}\nSealing keys  {}: a backup of the database cannot be decrypted without them; keep them apart from the backup\n\n\
-         Next:\n  tidewaiter cloud serve {flags}\n  tidewaiter cloud login --server {url} {}\n",
+        "Organization  {} ({})\nOwner         {} ({})\nSigning keys  {}\nSealing keys  {}: a backup of the database cannot be decrypted without them; keep them apart from the backup\n{authority}\n\
+         Next:\n  tidewaiter cloud serve {flags}\n  tidewaiter cloud login --server {url} {trust}{}\n",
         args.organization,
         made.organization,
         args.email,
@@ -223,6 +232,20 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
         settings.sealing_keys().display(),
         args.email,
     ))
+}
+
+/// The line about the local authority, and the flag with which a login trusts it; both are empty if it is not used.
+fn local_authority(settings: &ServerSettings) -> Result<(String, String)> {
+    if !settings.is_local() {
+        return Ok((String::new(), String::new()));
+    }
+    let file = settings.local_authority().authority();
+    let file = file.display().to_string();
+    let trust = shlex::try_join(["--ca-file", file.as_str()]).context("data")?;
+    let line = format!(
+        "Authority     {file}: made for this server's certificate; browsers warn of it until you import this file into the trusted authorities\n"
+    );
+    Ok((line, format!("{trust} ")))
 }
 
 /// Prints progress on one line of the terminal, overwritten by each update.

@@ -77,6 +77,7 @@ const ROLES: [Role; 4] = [
         name: "ServerSettings",
         files: &[
             "crates/tidewaiter/src/cloud_server/settings.rs",
+            "crates/tidewaiter/src/cloud_server/acme.rs",
             "crates/cloud/src/server/store/storage_limits.rs",
             "crates/cloud/src/server/oidc/settings.rs",
             "crates/kit/src/telemetry.rs",

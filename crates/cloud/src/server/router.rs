@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::HttpBody as _;
 use axum::extract::{RawPathParams, Request, State};
 use axum::handler::Handler as _;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{RequestExt as _, Router};
@@ -43,8 +44,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The folder of the documents that a kube-apiserver reads of the issuer of tokens.
 const WELL_KNOWN: &str = "/.well-known/";
 
-/// Serves the table of endpoints, and `/healthz`, `/readyz` and `/metrics` of the process. The API is at the root of
-/// the host, and the documents of the issuer are both there and below its path, where a kube-apiserver looks for them.
+/// Serves the table of endpoints, and what load balancers ask of the process. The API is at the root of the host, and
+/// the documents of the issuer are both there and below its path, where a kube-apiserver looks for them.
 pub(super) fn router(app: AppState, kit: Kit) -> Router {
     let below = app.parts.issuer.path().trim_end_matches('/').to_owned();
     let mut paths: BTreeMap<&str, MethodRouter<AppState>> = BTreeMap::new();
@@ -66,8 +67,23 @@ pub(super) fn router(app: AppState, kit: Kit) -> Router {
     let router = router.fallback_service(not_found.with_state(()));
     let router = router.method_not_allowed_fallback(method_not_allowed);
     let api = router.with_state(app.clone());
-    // The console is the fallback of no path of the API, and its own paths are none of the API's.
-    api.clone().merge(console::router(app, api)).merge(admin::router(kit))
+    // No path of the console is one of the API.
+    let router = api.clone().merge(console::router(app.clone(), api));
+    let router = if app.limits.proxies.0.is_empty() {
+        router
+    } else {
+        router.layer(from_fn_with_state(app, check_transport))
+    };
+    router.merge(admin::public(kit))
+}
+
+/// Refuses what must not travel in plain HTTP, whatever the path is.
+async fn check_transport(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    let checked = app.limits.proxies.check_transport(app.parts.is_open(), &request);
+    match checked {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => unread(refused(&refusal), &request),
+    }
 }
 
 async fn not_found(request: Request) -> Response {
@@ -81,10 +97,16 @@ async fn method_not_allowed(request: Request) -> Response {
     unknown_route_response(&request, StatusCode::METHOD_NOT_ALLOWED, &refusal)
 }
 
-/// The response outside the table, with `old` for what the original service served. The body is not read, so no further
-/// request can follow it.
+/// The response outside the table, with `old` for what the original service served.
 fn unknown_route_response(request: &Request, old: StatusCode, refusal: &Refusal) -> Response {
-    let mut response = old_paths::response(request.uri().path(), old).unwrap_or_else(|| refused(refusal));
+    unread(
+        old_paths::response(request.uri().path(), old).unwrap_or_else(|| refused(refusal)),
+        request,
+    )
+}
+
+/// Completes the response to a request whose body is not read, so that no further request can follow it.
+fn unread(mut response: Response, request: &Request) -> Response {
     if !request.body().is_end_stream() {
         set(response.headers_mut(), CONNECTION, "close");
     }

@@ -7,6 +7,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use prometheus::IntGauge;
+use rustls::ServerConfig;
 use tidewaiter_kit::metrics::MetricsError;
 use tidewaiter_kit::serve::{BindError, Certificate, Options, TlsError, bind, serve_with};
 use tidewaiter_kit::{Chain, Kit, Tasks};
@@ -14,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use url::Url;
 
+use super::acme::{Acme, AcmeSettings, challenges};
 use super::auth::authenticator::Authenticator;
 use super::auth::guesses::Guesses;
 use super::http::limits::Limits;
@@ -24,12 +27,13 @@ use super::keys::script_keys::{ScriptKeyError, ScriptKeys};
 use super::keys::sealing::{Sealer, SealingError};
 use super::keys::signing::{KeyRing, SigningError};
 use super::keys::token::Tokens;
+use super::local_authority::LocalAuthorityError;
 use super::oidc::{Oidc, OidcError};
 use super::openapi::{Served, document};
 use super::reseal::{heads, reseal};
 use super::router::router;
 use super::routes::ENDPOINTS;
-use super::settings::ServerParts;
+use super::settings::{CertificateSource, ServerParts};
 use super::state::{AppState, NO_SIGNING_KEY, ServerState};
 use super::store::{Opened, Quotas, Storage, StorageMetrics, Store, StoreError};
 use crate::models::Kind;
@@ -69,13 +73,15 @@ pub enum ServeError {
     SignIn(#[from] OidcError),
     #[error(transparent)]
     Tls(#[from] TlsError),
+    #[error(transparent)]
+    LocalAuthority(#[from] LocalAuthorityError),
     #[error("TLS cannot be set up")]
     Protocol(#[from] rustls::Error),
     #[error(transparent)]
     Bind(#[from] BindError),
     /// Tokens would be sent in plain text over the network.
     #[error(
-        "address is {0}, which is reachable from other hosts, but there is no certificate: set tlsCertificate and tlsKey, or listen on 127.0.0.1"
+        "address is {0}, which is reachable from other hosts, but there is no certificate: set tlsCertificate and tlsKey, or acme; or listen on 127.0.0.1; or set trustedProxies to the proxy that has the certificate"
     )]
     Plain(SocketAddr),
     #[error(transparent)]
@@ -89,14 +95,16 @@ pub enum ServeError {
 /// # Errors
 /// If the database, the keys, the certificate or the address is unusable: then nothing is served.
 pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<SocketAddr, ServeError> {
-    if parts.tls.is_none() && !parts.address.ip().is_loopback() {
+    if parts.is_open() && parts.limits.proxies.0.is_empty() {
         return Err(ServeError::Plain(parts.address));
     }
-    let certificate = match &parts.tls {
-        Some((certificate, key)) => Some(Certificate::load(certificate, key)?),
-        None => None,
-    };
-    let tls = certificate.clone().map(Certificate::config).transpose()?;
+    let certificate = certificate(&parts, kit)?
+        .map(|current| ServerCertificate::new(current, kit))
+        .transpose()?;
+    let tls = certificate
+        .as_ref()
+        .map(|certificate| Arc::clone(&certificate.current).config());
+    let tls = tls.transpose()?;
     let tokens = Tokens::new(issuer(&parts.issuer), KeyRing::load(&parts.keys)?);
     let sealer = Sealer::load(&parts.sealing)?;
     let script_keys = ScriptKeys::load(&parts.script_keys)?;
@@ -123,6 +131,9 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     let listener = bind("address", parts.address).await?;
     let address = listener.local_addr().unwrap_or(parts.address);
     let shutdown = tasks.shutdown_token();
+    if let (CertificateSource::Acme(settings), Some(certificate)) = (&parts.certificate, &certificate) {
+        start_acme(settings, &parts.issuer, certificate, tasks, kit).await?;
+    }
     let checked = store.clone();
     kit.checks.register("database", move || checked.check());
     let keys = store.ids(Kind::ApiKey).await?;
@@ -151,20 +162,116 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
     tasks.spawn("cloud/writer", writer.run(shutdown.clone()));
     tasks.spawn("cloud/keeper", maintenance.run(shutdown.clone()));
     tasks.spawn("cloud/files", reload_on(app.clone(), certificate, hangups));
-    let options = Options {
+    let router = router(app.clone(), kit.clone());
+    let served = serve_with(listener, router, options(&app, tls), kit.clock.clone(), shutdown);
+    tasks.spawn("cloud/http", served);
+    info!(%address, issuer = %app.parts.issuer, "serving the cloud");
+    Ok(address)
+}
+
+fn options(app: &ServerState, tls: Option<Arc<ServerConfig>>) -> Options {
+    let proxies = if app.parts.proxy_protocol {
+        app.limits.proxies.0.clone()
+    } else {
+        Vec::new()
+    };
+    Options {
         connections: app.parts.connections,
         first: FIRST,
         head: IDLE,
         life: None,
         tls,
         drain: DRAIN,
+        proxies,
         ..Options::default()
+    }
+}
+
+/// The certificate that `parts` names, which clients accept for the public URL.
+fn certificate(parts: &ServerParts, kit: &Kit) -> Result<Option<Arc<Certificate>>, ServeError> {
+    let Some((chain, key)) = &parts.tls else {
+        return Ok(None);
     };
-    let router = router(app.clone(), kit.clone());
-    let served = serve_with(listener, router, options, kit.clock.clone(), shutdown);
-    tasks.spawn("cloud/http", served);
-    info!(%address, issuer = %app.parts.issuer, "serving the cloud");
-    Ok(address)
+    let now = kit.clock.now();
+    match &parts.certificate {
+        // It may not exist yet, and is replaced if clients do not accept it.
+        CertificateSource::Acme(_) => return Ok(Some(Certificate::awaited(chain, key))),
+        CertificateSource::Local(authority) => authority.renew(now)?,
+        CertificateSource::Files => {}
+    }
+    let certificate = Certificate::load(chain, key)?;
+    // A proxy may know the server by another name.
+    let host = parts.issuer.host_str().filter(|_| parts.limits.proxies.0.is_empty());
+    certificate.check(host, now)?;
+    Ok(Some(certificate))
+}
+
+/// The certificate in use, and what operators see of it.
+struct ServerCertificate {
+    current: Arc<Certificate>,
+    expires: IntGauge,
+}
+
+impl ServerCertificate {
+    fn new(current: Arc<Certificate>, kit: &Kit) -> Result<Self, MetricsError> {
+        let expires = kit.metrics.gauge(
+            "tidewaiter_cloud_certificate_expires_seconds",
+            "Time at which the server's certificate expires, in seconds since 1970; 0 without a certificate.",
+        )?;
+        let (checked, clock) = (Arc::clone(&current), kit.clock.clone());
+        kit.checks.register("certificate", move || match checked.validity() {
+            Some(validity) if validity.until >= clock.now() => Ok(()),
+            Some(validity) => Err(format!("it expired at {}", validity.until)),
+            None => Err("there is none yet; the log has the reason".to_owned()),
+        });
+        let certificate = Self { current, expires };
+        certificate.observe();
+        Ok(certificate)
+    }
+
+    fn observe(&self) {
+        let validity = self.current.validity();
+        self.expires
+            .set(validity.map_or(0, |validity| validity.until.as_second()));
+    }
+
+    /// Reloads the files. The local authority renews them before, and ACME has a task of its own for it.
+    fn reload(&self, app: &ServerState) {
+        let reloaded = match &app.parts.certificate {
+            CertificateSource::Acme(_) => Ok(()),
+            CertificateSource::Local(authority) => authority
+                .renew(app.clock.now())
+                .map_err(ServeError::from)
+                .and_then(|()| self.current.reload().map_err(ServeError::from)),
+            CertificateSource::Files => self.current.reload().map_err(ServeError::from),
+        };
+        if let Err(error) = reloaded {
+            error!(error = %Chain(&error), "cannot reload the certificate");
+        }
+        self.observe();
+    }
+}
+
+/// Starts the task that orders the certificate, and the port on which it answers challenges.
+async fn start_acme(
+    settings: &AcmeSettings,
+    issuer: &Url,
+    certificate: &ServerCertificate,
+    tasks: &mut Tasks,
+    kit: &Kit,
+) -> Result<(), ServeError> {
+    let listener = bind("acmeAddress", settings.address).await?;
+    let (router, shutdown) = (challenges(settings), tasks.shutdown_token());
+    let served = serve_with(listener, router, Options::default(), kit.clock.clone(), shutdown);
+    tasks.spawn("cloud/acme-http", served);
+    let acme = Acme {
+        settings: settings.clone(),
+        host: issuer.host_str().unwrap_or_default().to_owned(),
+        certificate: Arc::clone(&certificate.current),
+        clock: kit.clock.clone(),
+    };
+    tasks.spawn("cloud/acme", acme.run(tasks.shutdown_token()));
+    Ok(())
 }
 
 /// The issuer in tokens: without a trailing slash, because verifiers compare strings.
@@ -177,7 +284,7 @@ pub(super) fn issuer(url: &Url) -> String {
 /// been stolen. Sealing keys are not: without them, the data that they encrypt would be lost.
 async fn reload_on(
     app: AppState,
-    certificate: Option<Arc<Certificate>>,
+    certificate: Option<ServerCertificate>,
     mut hangups: Signal,
 ) -> Result<(), Infallible> {
     // The key of the last logged completion.
@@ -193,8 +300,8 @@ async fn reload_on(
             error!(error = %Chain(&error), "cannot reload the sealing keys");
         }
         app.script_keys.store(Arc::new(app.script_keys.load().reload()));
-        if let Some(Err(error)) = certificate.as_ref().map(|certificate| certificate.reload()) {
-            error!(error = %Chain(&error), "cannot reload the certificate");
+        if let Some(certificate) = &certificate {
+            certificate.reload(&app);
         }
         let first = app.sealer.load().first();
         match reseal(&app).await {

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use jiff::SignedDuration;
 use url::Url;
 
+use super::acme::AcmeSettings;
 use super::http::limits::LimitSettings;
+use super::local_authority::LocalAuthority;
 use super::oidc::SignInSettings;
 use super::store::{Retention, StorageLimits};
 use crate::models::Kind;
@@ -17,8 +19,13 @@ use crate::models::Kind;
 pub struct ServerParts {
     pub database: Url,
     pub address: SocketAddr,
-    /// The files of the certificate and of its key; `None` for plain HTTP, which is permitted only on loopback.
+    /// The files of the certificate and of its key; `None` for plain HTTP, which is permitted only on loopback and to
+    /// trusted proxies.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// The source of these files.
+    pub certificate: CertificateSource,
+    /// True if the connections of trusted proxies begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
     /// The public URL; the issuer of tokens.
     pub issuer: Url,
     /// The directory of the signing keys.
@@ -38,6 +45,24 @@ pub struct ServerParts {
     pub connections: usize,
     pub lives: TokenLifetimes,
     pub sign_in: SignInSettings,
+}
+
+impl ServerParts {
+    /// Returns true if other hosts reach the port, which has no TLS.
+    pub(super) fn is_open(&self) -> bool {
+        self.tls.is_none() && !self.address.ip().to_canonical().is_loopback()
+    }
+}
+
+/// The source of the server's certificate.
+#[derive(Clone, Debug, Default)]
+pub enum CertificateSource {
+    /// Somebody else renews it.
+    #[default]
+    Files,
+    /// The authority that `init` made.
+    Local(LocalAuthority),
+    Acme(AcmeSettings),
 }
 
 /// The lifetimes of tokens.

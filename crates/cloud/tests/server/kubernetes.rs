@@ -17,7 +17,8 @@ use tidewaiter_cloud::server::keys::signing::KeyRing;
 use tidewaiter_cloud::server::keys::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::{
-    InitOptions, LimitSettings, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies, create_organization,
+    CertificateSource, InitOptions, LimitSettings, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies,
+    create_organization,
     make_keys, start,
 };
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
@@ -79,6 +80,8 @@ impl Cloud {
             database,
             address,
             tls: Some((at("tls.crt"), at("tls.key"))),
+            certificate: CertificateSource::default(),
+            proxy_protocol: false,
             issuer: issuer.parse().unwrap(),
             keys: at("keys"),
             sealing: at("sealing"),

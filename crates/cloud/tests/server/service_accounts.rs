@@ -178,14 +178,14 @@ async fn a_password_ends_logins_and_tokens_only_if_asked(world: World) {
             .extend(fields.as_object().unwrap().clone());
         world.put(&olivia, &path, body).await.is(204);
     };
-    let log_in = async || world.log_in("max@example.org", PASSWORD).await.is(200).field("token");
+    let session = async || world.log_in("max@example.org", PASSWORD).await.is(200).field("token");
     for (fields, ends) in [
         (json!({}), false),
         (json!({"end_tokens": false}), false),
         (json!({"end_tokens": true}), true),
     ] {
         for is_own in [true, false] {
-            let (login, second) = (log_in().await, log_in().await);
+            let (login, second) = (session().await, session().await);
             let body = json!({"name": "ci", "expires_in_seconds": 3600});
             let made = world.post(&login, "/v3/account/tokens", body).await;
             let token = made.is(201).field("token");

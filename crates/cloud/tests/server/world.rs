@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use tidewaiter_cloud::server::keys::hash::Password;
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::{
-    InitOptions, LimitSettings, ServeError, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies,
+    CertificateSource, InitOptions, LimitSettings, ServeError, ServerParts, SignInSettings, TokenLifetimes,
+    TrustedProxies,
     create_organization, make_keys, start,
 };
-use tidewaiter_kit::{Kit, SystemClock, Tasks};
+use tidewaiter_kit::serve::{Options, bind, serve_with};
+use tidewaiter_kit::{Kit, SystemClock, Tasks, admin};
 use tidewaiter_testkit::Postgres;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +33,8 @@ pub fn beside(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()>
 /// A running server; it stops when this is dropped.
 pub struct World {
     pub base: String,
+    /// The port for operators, which has metrics and the report of `/readyz`.
+    admin: String,
     pub organization: String,
     pub owner: String,
     pub http: Client,
@@ -122,6 +126,8 @@ impl World {
             database: database.clone(),
             address: ([127, 0, 0, 1], 0).into(),
             tls: None,
+            certificate: CertificateSource::default(),
+            proxy_protocol: false,
             issuer: "https://cloud.example.org".parse().unwrap(),
             keys: folder.path().join("keys"),
             sealing: folder.path().join("sealing"),
@@ -143,11 +149,19 @@ impl World {
         let mut tasks = Tasks::new(SystemClock::shared());
         let address = start(parts, &mut tasks, &kit).await?;
         let stop = tasks.shutdown_token();
+        let operators = bind("adminAddress", ([127, 0, 0, 1], 0).into()).await?;
+        let admin = format!("http://{}", operators.local_addr().unwrap());
+        let (clock, router) = (kit.clock.clone(), admin::router(kit));
+        tasks.spawn(
+            "admin",
+            serve_with(operators, router, Options::default(), clock, stop.clone()),
+        );
         let stopped = beside(async move {
             let _ = tasks.run_until(std::future::pending()).await;
         });
         Ok(Self {
             base: format!("http://{address}"),
+            admin,
             organization,
             owner,
             http: Client::builder().timeout(Duration::from_mins(1)).build().unwrap(),
@@ -183,9 +197,15 @@ impl World {
     }
 
     pub fn request(&self, token: &str, method: Method, path: &str) -> reqwest::RequestBuilder {
+        // The port of operators serves these.
+        let base = if ["/metrics", "/readyz"].contains(&path) {
+            &self.admin
+        } else {
+            &self.base
+        };
         // `~` is the organization.
         let path = path.replacen('~', &format!("/v3/organizations/{}", self.organization), 1);
-        let request = self.http.request(method, format!("{}{path}", self.base));
+        let request = self.http.request(method, format!("{base}{path}"));
         if token.is_empty() {
             request
         } else {

@@ -339,3 +339,73 @@ async fn a_client_that_does_not_read_its_response_is_closed() {
     let _ = read.await.expect("the end of the connection");
     assert!(rest.len() < 63 * 1024 * 1024, "{}", rest.len());
 }
+
+/// Serves the address of the client, and that of the proxy which named it; 127.0.0.2 is a proxy.
+async fn behind_a_proxy(tls: Option<Arc<ServerConfig>>) -> Port {
+    let ends = async |request: Request<axum::body::Body>| {
+        let Peer(peer) = *request.extensions().get::<Peer>().unwrap();
+        let proxy = request.extensions().get::<ProxiedBy>();
+        format!("{} {:?}", peer.ip(), proxy.map(|ProxiedBy(proxy)| proxy.ip()))
+    };
+    let options = Options {
+        proxies: vec!["127.0.0.2/32".parse().unwrap()],
+        tls,
+        ..Options::default()
+    };
+    start_with(Router::new().route("/", get(ends)), &ManualClock::default(), options).await
+}
+
+#[tokio::test]
+async fn only_a_proxy_names_its_client() {
+    let port = behind_a_proxy(None).await;
+    let header = "PROXY TCP4 192.0.2.1 10.0.0.1 4711 3990\r\n";
+    let named = port.ask(2, &format!("{header}{REQUEST}")).await;
+    assert!(named.ends_with("\r\n\r\n192.0.2.1 Some(127.0.0.2)"), "{named}");
+    let own = port.ask(2, &format!("PROXY UNKNOWN\r\n{REQUEST}")).await;
+    assert!(own.ends_with("\r\n\r\n127.0.0.2 None"), "{own}");
+    let direct = port.ask(3, REQUEST).await;
+    assert!(direct.ends_with("\r\n\r\n127.0.0.3 None"), "{direct}");
+    let forged = port.ask(3, &format!("{header}{REQUEST}")).await;
+    assert!(forged.starts_with("HTTP/1.1 400 "), "{forged}");
+    closed(port.connect(2, REQUEST).await).await;
+}
+
+#[tokio::test]
+async fn a_proxy_that_sends_no_header_in_time_is_closed() {
+    let port = behind_a_proxy(None).await;
+    let (silent, half) = (port.connect(2, "").await, port.connect(2, "PROXY TCP4 192.0.2.1").await);
+    port.clock.sleeping(2).await;
+    port.clock.advance(HEAD_TIMEOUT);
+    closed(silent).await;
+    closed(half).await;
+}
+
+#[tokio::test]
+async fn the_handshake_follows_the_header_of_a_proxy() {
+    let tls = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tls.pem");
+    let mut file = std::fs::File::create(&path).unwrap();
+    for pem in [tls.cert.pem(), tls.signing_key.serialize_pem()] {
+        std::io::Write::write_all(&mut file, pem.as_bytes()).unwrap();
+    }
+    let config = Certificate::load(&path, &path).unwrap().config().unwrap();
+    let port = behind_a_proxy(Some(config)).await;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(tls.cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = tokio_rustls::TlsConnector::from(Arc::new(client));
+    let stream = port.connect(2, "PROXY TCP4 192.0.2.1 10.0.0.1 4711 3990\r\n").await;
+    let mut stream = client.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+    stream.write_all(REQUEST.as_bytes()).await.unwrap();
+    let mut response = Vec::new();
+    // An end without a farewell is an end, too.
+    let _ = stream.read_to_end(&mut response).await;
+    let response = String::from_utf8(response).unwrap();
+    assert!(response.ends_with("\r\n\r\n192.0.2.1 Some(127.0.0.2)"), "{response}");
+}

@@ -101,6 +101,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     health_address: Option<String>,
 
+    /// Where /metrics is served, besides /healthz and /readyz, in plain HTTP [default: 127.0.0.1:3983]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_address: Option<String>,
+
     #[arg(
         long,
         value_name = "URL",
@@ -139,6 +144,13 @@ pub(crate) struct InitArgs {
     /// The name of the owner [default: the e-mail address]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<DisplayName>,
+
+    #[arg(
+        long = "host",
+        value_name = "NAME",
+        help = "A further name or address of this machine, for the certificate that is made unless settings name one"
+    )]
+    pub(crate) hosts: Vec<String>,
 
     #[arg(
         long,

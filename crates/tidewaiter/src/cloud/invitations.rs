@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tidewaiter_api::values::printable;
-use tidewaiter_cloud::client::{BaseUrl, Client, Method, Path, Request};
+use tidewaiter_cloud::client::{BaseUrl, Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::{Clock as _, SystemClock};
 use url::Url;
@@ -16,7 +16,7 @@ use url::Url;
 use super::apply::confirm;
 use super::contexts::{Contexts, Login};
 use super::output::{list, note, print};
-use super::session::{Session, request, settings, text, with_remedy};
+use super::session::{Session, client, request, settings, text, with_remedy};
 use crate::cli::{AcceptArgs, InvitationsCommand, InviteArgs};
 use crate::password::{self, Variable};
 
@@ -115,7 +115,7 @@ pub(super) async fn accept(args: &AcceptArgs) -> Result<()> {
         return print("accepted: tidewaiter cloud whoami shows your organizations\n");
     }
     let login = without_login(args, &server)?;
-    let client = Client::new(&settings(&login)?, SystemClock::shared())?;
+    let client = client(&settings(&login)?, &login)?;
     let name = match &args.name {
         Some(name) => name.to_string(),
         None => typed_name()?,
@@ -125,7 +125,7 @@ pub(super) async fn accept(args: &AcceptArgs) -> Result<()> {
     let body = json!({ "secret": secret, "name": name, "password": password });
     let accept = request(Method::POST, Path::new(["invitations", "accept"]), body, None);
     let answer = client.request(&Request { once: true, ..accept }).await;
-    let answer = answer.map_err(with_remedy)?;
+    let answer = answer.map_err(|error| with_remedy(error, &login))?;
     let accepted = answer
         .json()
         .map_err(|reason| anyhow!("the response to the acceptance {reason}"))?;

@@ -15,7 +15,7 @@ use url::Url;
 use super::contexts::{Contexts, Login};
 use super::ending;
 use super::output::{is_table, print, rows, value};
-use super::session::{Session, if_found, is_called, is_over, settings, text, with_remedy};
+use super::session::{self, Session, if_found, is_called, is_over, settings, text, with_remedy};
 use super::sign_in;
 use crate::cli::{CloudFormat, CloudPlace as Place, ContextCommand, LoginArgs, LogoutArgs, WhoamiArgs};
 use crate::password::{self, Variable};
@@ -126,7 +126,7 @@ fn client(login: &Login, token: &str) -> Result<Client> {
     let mut settings = settings(login)?;
     let token = token.parse::<AccessToken>();
     settings.token = Some(token.context("the token in the cloud's response")?);
-    Ok(Client::new(&settings, SystemClock::shared())?)
+    session::client(&settings, login)
 }
 
 /// The e-mail address of the logged-in user.
@@ -184,18 +184,21 @@ async fn with_password(args: &LoginArgs, login: &Login) -> Result<String> {
     }
     let prompt = format!("Password of {email} at {server}");
     let password = password::read(Variable::Account, args.password_file.as_deref(), &prompt, false)?;
-    let client = Client::new(&settings(login)?, SystemClock::shared())?;
+    let client = session::client(&settings(login)?, login)?;
     let body = json!({"email": email, "password": password});
-    token(&client, server, "password", body).await
+    token(&client, login, "password", body).await
 }
 
 /// Exchanges the credentials in `body` for a token.
-pub(super) async fn token(client: &Client, server: &str, method: &str, body: Value) -> Result<String> {
+pub(super) async fn token(client: &Client, login: &Login, method: &str, body: Value) -> Result<String> {
     let mut request = Request::new(Method::POST, Path::new(["login", method])).json(body);
     // The server counts attempts.
     request.once = true;
-    let answer = client.request(&request).await.map_err(with_remedy);
-    token_in(&answer.with_context(|| format!("cannot log in to {server}"))?)
+    let answer = client
+        .request(&request)
+        .await
+        .map_err(|error| with_remedy(error, login));
+    token_in(&answer.with_context(|| format!("cannot log in to {}", login.server))?)
 }
 
 /// The token in the response to a login.

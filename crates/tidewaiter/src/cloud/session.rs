@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use tidewaiter_cloud::client::{
-    AccessToken, Answer, BaseUrl, Client, ClientError, ClientSettings, ETag, Method, Path, Request,
+    AccessToken, Answer, BaseUrl, Client, ClientError, ClientSettings, ETag, Method, Path, Request, SettingsError,
 };
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
@@ -43,6 +43,19 @@ pub(super) fn settings(login: &Login) -> Result<ClientSettings> {
     Ok(settings)
 }
 
+/// A client of the server of `login`. An error of the certificates names their file.
+pub(super) fn client(settings: &ClientSettings, login: &Login) -> Result<Client> {
+    let client = Client::new(settings, SystemClock::shared());
+    client.map_err(|error| {
+        let is_of_file = matches!(error, SettingsError::Certificates(_) | SettingsError::Build(_));
+        let error = anyhow::Error::from(error);
+        match &login.ca_file {
+            Some(path) if is_of_file => error.context(format!("the file {} (--ca-file)", path.display())),
+            _ => error,
+        }
+    })
+}
+
 impl Session {
     /// Opens the context that `place` names.
     pub(super) fn open(place: impl Into<Place>) -> Result<Self> {
@@ -57,7 +70,7 @@ impl Session {
         place.cluster = place.cluster.or_else(|| login.cluster.clone());
         let organization = place.organization.map(|id| id.to_string());
         Ok(Self {
-            client: Client::new(&settings, SystemClock::shared())?,
+            client: client(&settings, login)?,
             context: name.to_owned(),
             login: login.clone(),
             organization: organization.or_else(|| login.organization.clone()),
@@ -180,7 +193,7 @@ impl Session {
     async fn answer(&self, request: &Request) -> Result<Answer> {
         self.client.request(request).await.map_err(|error| {
             let (is_ended, is_over) = (error.is_of_ended_access(), is_of_login(&error));
-            let error = with_remedy(error);
+            let error = with_remedy(error, &self.login);
             let name = &self.context;
             if is_ended {
                 error.context(format!("your access to {} has ended", self.login.server))
@@ -230,12 +243,16 @@ impl Session {
 }
 
 /// Returns the error, with the remedy before it if the certificate of the server is not trusted.
-pub(super) fn with_remedy(error: ClientError) -> anyhow::Error {
+pub(super) fn with_remedy(error: ClientError, login: &Login) -> anyhow::Error {
     let remedy = match error.untrusted() {
         None => return error.into(),
         Some(Untrusted::Time) => "has expired or is not valid yet: renew it, or correct the clock of this machine",
         Some(Untrusted::Authority) => {
             "is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE"
+        }
+        Some(Untrusted::Issuer) if login.ca_file.is_some() => {
+            "is for another host, or no authority in the file of --ca-file issued it: correct the address, or give the \
+             right file with tidewaiter cloud login --ca-file FILE"
         }
         Some(Untrusted::Issuer) => {
             "is not trusted: give its certificate authority with tidewaiter cloud login --ca-file FILE"

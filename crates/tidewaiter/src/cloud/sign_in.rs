@@ -27,7 +27,7 @@ use url::Url;
 use super::contexts::Login;
 use super::login::{token, token_in};
 use super::output::print;
-use super::session::{settings, text, with_remedy};
+use super::session::{client, settings, text, with_remedy};
 
 /// The time for a person to sign in.
 const SIGN_IN_TIMEOUT: Duration = Duration::from_mins(5);
@@ -47,8 +47,8 @@ const MAX_LIFE: u64 = 60 * 60;
 /// Gets a token by the browser of this machine, which it opens if `opens`.
 pub(super) async fn with_browser(login: &Login, opens: bool) -> Result<String> {
     let clock = SystemClock::shared();
-    let client = Client::new(&settings(login)?, clock.clone())?;
-    let issuer = issuer(&client).await;
+    let client = client(&settings(login)?, login)?;
+    let issuer = issuer(&client, login).await;
     let expected = Expected {
         issuer: issuer.with_context(|| format!("cannot log in to {}", login.server))?,
         state: random_code()?,
@@ -76,13 +76,16 @@ pub(super) async fn with_browser(login: &Login, opens: bool) -> Result<String> {
         anyhow!("nobody signed in within {minutes} minutes: run the command again")
     })??;
     let body = json!({ "code": code, "code_verifier": verifier, "redirect_uri": redirect_uri });
-    token(&client, &login.server, "browser", body).await
+    token(&client, login, "browser", body).await
 }
 
 /// The issuer of the server's tokens, which its answers name.
-async fn issuer(client: &Client) -> Result<String> {
+async fn issuer(client: &Client, login: &Login) -> Result<String> {
     let request = Request::new(Method::GET, Path::well_known("openid-configuration"));
-    let answer = client.request(&request).await.map_err(with_remedy)?;
+    let answer = client
+        .request(&request)
+        .await
+        .map_err(|error| with_remedy(error, login))?;
     let found = answer
         .json()
         .map_err(|reason| anyhow!("the response to {request} {reason}"))?;
@@ -207,12 +210,15 @@ async fn answer(mut stream: TcpStream, expected: &Expected) -> Option<Result<Str
 /// Gets a token by a code that a person types in any browser.
 pub(super) async fn with_device(login: &Login) -> Result<String> {
     let clock = SystemClock::shared();
-    let client = Client::new(&settings(login)?, clock.clone())?;
+    let client = client(&settings(login)?, login)?;
     let path = Path::new(["login", "device", "authorization"]);
     let mut request = Request::new(Method::POST, path).json(json!({ "name": machine() }));
     // Each one is another code.
     request.once = true;
-    let begun = client.request(&request).await.map_err(with_remedy);
+    let begun = client
+        .request(&request)
+        .await
+        .map_err(|error| with_remedy(error, login));
     let begun = begun.with_context(|| format!("cannot log in to {}", login.server))?;
     let begun = begun
         .json()
@@ -229,13 +235,18 @@ pub(super) async fn with_device(login: &Login) -> Result<String> {
     let body = json!({ "device_code": text(&begun, "device_code") });
     let mut poll = Request::new(Method::POST, Path::new(["login", "device"])).json(body);
     poll.once = true;
-    let approved = approved(&*clock, &client, &poll, seconds("interval", 1));
+    let approved = approved(&*clock, (&client, login), &poll, seconds("interval", 1));
     let approved = timeout(&*clock, seconds("expires_in", 1), approved).await;
     approved.map_err(|_| anyhow!("nobody approved the login in time: run the command again"))?
 }
 
 /// Asks for the token until the person has decided.
-async fn approved(clock: &dyn Clock, client: &Client, poll: &Request, mut interval: Duration) -> Result<String> {
+async fn approved(
+    clock: &dyn Clock,
+    (client, login): (&Client, &Login),
+    poll: &Request,
+    mut interval: Duration,
+) -> Result<String> {
     loop {
         clock.sleep(interval).await;
         let failure = match client.request(poll).await {
@@ -246,7 +257,7 @@ async fn approved(clock: &dyn Clock, client: &Client, poll: &Request, mut interv
                 interval += SLOW_DOWN;
                 continue;
             }
-            Err(error) => return Err(with_remedy(error)),
+            Err(error) => return Err(with_remedy(error, login)),
         };
         let message = &failure.message;
         match message.split_once(": ") {

@@ -12,11 +12,15 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
-use tidewaiter_cloud::server::{LimitSettings, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies};
+use tidewaiter_cloud::server::{
+    AcmeSettings, CertificateSource, LimitSettings, LocalAuthority, ServerParts, SignInSettings, TokenLifetimes,
+    TrustedProxies,
+};
 use tidewaiter_kit::role::address;
 use tidewaiter_kit::telemetry::LogSettings;
 use url::Url;
 
+use super::acme::AcmeSection;
 use crate::settings::{endpoint, seconds, whole_count, whole_seconds};
 
 /// All settings of the server.
@@ -47,6 +51,9 @@ pub(super) struct ServerSettings {
     /// The listen address of `/healthz` and `/readyz`, in plain HTTP, for probes.
     #[serde(deserialize_with = "address")]
     pub(super) health_address: SocketAddr,
+    /// The listen address of `/metrics`, `/healthz` and `/readyz` with its report, in plain HTTP, for operators.
+    #[serde(deserialize_with = "address")]
+    pub(super) admin_address: SocketAddr,
     /// The URL for clients, and the issuer of tokens; by default from `address`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "endpoint")]
     public_url: Option<Url>,
@@ -56,6 +63,12 @@ pub(super) struct ServerSettings {
     /// The file of the certificate's private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_key: Option<PathBuf>,
+    /// The certificate of the host of `publicUrl` comes from a provider by ACME. A mapping, `{}` for Let's Encrypt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acme: Option<AcmeSection>,
+    /// The listen address on which the provider checks the host (`http-01`); it connects to port 80 of the host.
+    #[serde(deserialize_with = "address")]
+    acme_address: SocketAddr,
     /// The maximum rate of requests per caller; a burst may be ten times as large.
     #[serde(deserialize_with = "whole_count")]
     requests_per_second: NonZeroU32,
@@ -78,9 +91,11 @@ pub(super) struct ServerSettings {
     /// The storage of an organization, a cluster and a caller, in MiB.
     #[serde(rename = "storageMiB")]
     storage: StorageLimits,
-    /// The addresses and networks of the proxies whose `Forwarded` header names the client.
+    /// The addresses and networks of the proxies whose `Forwarded` or `X-Forwarded-For` header names the client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trusted_proxies: Vec<String>,
+    /// The connections of trusted proxies begin with a header of the PROXY protocol, version 1 or 2.
+    proxy_protocol: bool,
     /// The maximum number of open connections; each watcher holds one.
     #[serde(deserialize_with = "whole_count")]
     connections: NonZeroU32,
@@ -111,9 +126,13 @@ impl Default for ServerSettings {
             address: (Ipv4Addr::LOCALHOST, 3990).into(),
             // 3986 is the controller's port.
             health_address: (Ipv4Addr::LOCALHOST, 3985).into(),
+            // 3984 is the admin port of other roles.
+            admin_address: (Ipv4Addr::LOCALHOST, 3983).into(),
             public_url: None,
             tls_certificate: None,
             tls_key: None,
+            acme: None,
+            acme_address: (Ipv4Addr::UNSPECIFIED, 80).into(),
             requests_per_second: seconds(100),
             requests_at_once: seconds(256),
             streams_per_caller: seconds(32),
@@ -122,6 +141,7 @@ impl Default for ServerSettings {
             quotas: BTreeMap::new(),
             storage: StorageLimits::default(),
             trusted_proxies: Vec::new(),
+            proxy_protocol: false,
             connections: seconds(20_000),
             login_seconds: seconds(12 * 60 * 60),
             cluster_token_seconds: seconds(60 * 60),
@@ -138,11 +158,66 @@ impl ServerSettings {
         if self.tls_certificate.is_some() != self.tls_key.is_some() {
             bail!("tlsCertificate and tlsKey belong together: set both or neither");
         }
+        if self.tls_certificate.is_some() && self.acme.is_some() {
+            bail!("tlsCertificate and acme are set: set only one of them");
+        }
+        if self.proxy_protocol && self.trusted_proxies.is_empty() {
+            bail!("proxyProtocol is true, but trustedProxies is not set: set it to the proxies that send the header");
+        }
         self.database_url(None)?;
         self.proxies()?;
+        self.acme()?;
         self.quotas()?;
         self.sign_in.check()?;
         Ok(())
+    }
+
+    fn acme(&self) -> Result<Option<AcmeSettings>> {
+        let settings = |acme: &AcmeSection| {
+            let folder = self.data.join("acme");
+            acme.settings(self.public_url.as_ref(), self.acme_address, folder)
+        };
+        self.acme.as_ref().map(settings).transpose()
+    }
+
+    /// The authority that `init` makes; it need not exist.
+    pub(super) fn local_authority(&self) -> LocalAuthority {
+        LocalAuthority::new(&self.data)
+    }
+
+    /// Returns true if the certificate of the local authority is not needed: another one is set, or a proxy has it.
+    fn has_other_certificate(&self) -> bool {
+        self.tls_certificate.is_some() || self.acme.is_some() || !self.trusted_proxies.is_empty()
+    }
+
+    /// Returns true if the server serves with the certificate of the local authority.
+    pub(super) fn is_local(&self) -> bool {
+        !self.has_other_certificate() && self.local_authority().certificate().exists()
+    }
+
+    /// The names, besides those of this machine, in the certificate that `init` makes. `None` if it makes none: with a
+    /// public URL, it does so only for `hosts`.
+    pub(super) fn local_hosts(&self, hosts: &[String]) -> Option<Vec<String>> {
+        if self.has_other_certificate() || (self.public_url.is_some() && hosts.is_empty()) {
+            return None;
+        }
+        let public = self.public_url.as_ref().and_then(Url::host_str);
+        let public = public.map(|host| host.trim_matches(['[', ']']).to_owned());
+        Some(hosts.iter().cloned().chain(public).collect())
+    }
+
+    /// The files of the certificate and of its key, and their source.
+    fn certificate(&self) -> Result<(Option<(PathBuf, PathBuf)>, CertificateSource)> {
+        let (file, source) = if let Some(acme) = self.acme()? {
+            (acme.certificate(), CertificateSource::Acme(acme))
+        } else if self.is_local() {
+            let local = self.local_authority();
+            (local.certificate(), CertificateSource::Local(local))
+        } else {
+            let files = self.tls_certificate.clone().zip(self.tls_key.clone());
+            return Ok((files, CertificateSource::Files));
+        };
+        Ok((Some((file.clone(), file)), source))
     }
 
     fn quotas(&self) -> Result<BTreeMap<Kind, i64>> {
@@ -225,12 +300,25 @@ impl ServerSettings {
         if let Some(url) = &self.public_url {
             return Ok(url.clone());
         }
-        let scheme = if self.tls_certificate.is_some() {
+        let ip = self.address.ip();
+        if ip.is_unspecified() {
+            bail!(
+                "address is {}, which is no address that clients can use: set publicUrl to the URL for clients, such as https://cloud.example.com",
+                self.address
+            );
+        }
+        let is_local = self.is_local();
+        let scheme = if self.tls_certificate.is_some() || is_local {
             "https"
         } else {
             "http"
         };
-        format!("{scheme}://{}", self.address).parse().context("address")
+        let url = if is_local && ip.is_loopback() {
+            format!("https://localhost:{}", self.address.port())
+        } else {
+            format!("{scheme}://{}", self.address)
+        };
+        url.parse().context("address")
     }
 
     /// The dependencies of the server.
@@ -238,10 +326,13 @@ impl ServerSettings {
         let life = |seconds: NonZeroU32| SignedDuration::from_secs(seconds.get().into());
         let days = |days: NonZeroU32| SignedDuration::from_hours(i64::from(days.get()) * 24);
         let count = |number: NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
+        let (tls, certificate) = self.certificate()?;
         Ok(ServerParts {
             database: self.database()?,
             address: self.address,
-            tls: self.tls_certificate.clone().zip(self.tls_key.clone()),
+            tls,
+            certificate,
+            proxy_protocol: self.proxy_protocol,
             issuer: self.public_url()?,
             keys: self.keys(),
             sealing: self.sealing_keys(),

@@ -156,8 +156,15 @@ fn monitoring_has_what_belongs_to_the_roles() {
     );
     assert!(!rule.contains("absent("), "{rule}");
 
-    let (kinds, _) = monitoring("cloud");
-    assert_eq!(kinds, [["ConfigMap".to_owned(), "acme-cloud".to_owned()]]);
+    let (kinds, found) = monitoring("cloud");
+    let place = "acme-cloud".to_owned();
+    let expected = ["ConfigMap", "PodMonitor", "PrometheusRule"].map(|kind| [kind.to_owned(), place.clone()]);
+    assert_eq!(kinds, expected);
+    let rule = named(&found, "PrometheusRule", "tidewaiter-cloud").to_string();
+    assert!(
+        rule.contains("CloudCertificateExpiring") && !rule.contains("CloudSyncStalled"),
+        "{rule}"
+    );
 }
 
 #[test]

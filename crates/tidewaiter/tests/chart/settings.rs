@@ -48,6 +48,10 @@ fn values_that_cannot_be_meant_are_refused_by_name() {
             &["/coordinator/settings/lease/namespace", "containership-core"],
         ),
         (
+            json!({"image": image, "cloud": {"enabled": true, "settings": {"publicUrl": "https://c.example.com", "database": "postgres://a@b/c", "acme": {}}}}),
+            &["cloud.settings.acme is set", "cert-manager"],
+        ),
+        (
             with("/settings/publicUrl", json!("")),
             &["cloud.settings.publicUrl is not set"],
         ),

@@ -283,6 +283,32 @@ async fn a_certificate_that_is_not_trusted_and_a_port_without_tls_name_the_remed
         let ran = person.run_with(&login, &password).await;
         ran.refused(1, &["cannot log in to", url, remedy]);
     }
+    // An error says whether it is about the file or about the certificate of the server.
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for (text, wanted) in [
+        (
+            other.cert.pem().as_str(),
+            "no authority in the file of --ca-file issued it",
+        ),
+        ("no certificate", "ca.crt (--ca-file)"),
+        (broken, "ca.crt (--ca-file)"),
+    ] {
+        let file = person.file("ca.crt", text);
+        let login = [
+            "cloud",
+            "login",
+            "--server",
+            &untrusted,
+            "--ca-file",
+            &file,
+            "alice@example.com",
+        ];
+        let ran = person.run_with(&login, &password).await;
+        ran.refused(1, &[wanted]);
+        let is_of_server = ran.err.contains("the certificate of the server");
+        assert_eq!(is_of_server, wanted.contains("issued it"), "{}", ran.err);
+    }
     // So does a login that was made before.
     let person = Person::logged_in().await;
     moved(&person, &untrusted);

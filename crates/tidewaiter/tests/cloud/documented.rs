@@ -50,6 +50,8 @@ impl Newcomer {
             ("TIDEWAITER_CLOUD_NEW_PASSWORD", PASSWORD),
             ("BOB_PASSWORD", "hunter2-hunter2"),
             ("EDITOR", "sed -i 's/list/watch/'"),
+            // Without it, the server would have a certificate.
+            ("TIDEWAITER_PUBLIC_URL", &*self.url),
         ];
         let environment = command
             .as_std()

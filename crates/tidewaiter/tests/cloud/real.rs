@@ -75,13 +75,15 @@ pub async fn real() -> Real {
         "--email",
         "alice@example.com",
     ];
-    person.run_with(&init, &[password]).await.well();
     let address = format!("127.0.0.1:{}", free_port());
+    let url = format!("http://{address}");
+    // Without it, the server would have a certificate.
+    let plain = ("TIDEWAITER_PUBLIC_URL", &*url);
+    person.run_with(&init, &[password, plain]).await.well();
     let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"));
     let program = program.args(["cloud", "serve", "--data", &data, "--address", &address]);
     let program = program.arg("--health-address=127.0.0.1:0");
     let server = Process::start(&Scratch::new("cloud-server"), program);
-    let url = format!("http://{address}");
     let login = ["cloud", "login", "--server", &url, "alice@example.com"];
     eventually("the server to take a login", LONG, async || {
         let ran = person.run_with(&login, &[password]).await;

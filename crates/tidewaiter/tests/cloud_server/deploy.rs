@@ -50,7 +50,7 @@ impl Desk {
         let mut database: Url = postgres.url(&postgres.create_database().await).parse().unwrap();
         fs::write(scratch.path().join("database-password"), database.password().unwrap()).unwrap();
         database.set_password(None).unwrap();
-        let tls = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let tls = rcgen::generate_simple_self_signed(["localhost".to_owned(), "cloud.example.com".to_owned()]).unwrap();
         fs::write(scratch.path().join("tls.crt"), tls.cert.pem()).unwrap();
         fs::write(scratch.path().join("tls.key"), tls.signing_key.serialize_pem()).unwrap();
         Self {

@@ -11,6 +11,7 @@
     reason = "writers are tasks, and how long a restart takes is real time"
 )]
 
+mod acme;
 mod attacked;
 mod attackers;
 mod copies;
@@ -20,7 +21,9 @@ mod full_disk;
 mod interrupted;
 mod keys;
 mod ledger;
+mod monitoring;
 mod progress;
+mod proxies;
 #[path = "../../../cloud/tests/server/proxy.rs"]
 mod proxy;
 mod read_only;

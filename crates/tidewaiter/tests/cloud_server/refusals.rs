@@ -4,6 +4,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
+
 use crate::world::{On, Place};
 
 /// Serves with `words` and expects the refusal to hold each of `wanted`.
@@ -95,6 +97,16 @@ async fn limits_that_cannot_be_meant_are_refused_by_name() {
             ["trustedProxies[1]", "proxy.example.com", "10.0.0.0/8"],
         ),
         ("quotas", "{cluster: 5}", ["quotas", "the key cluster,", "clusters"]),
+        (
+            "proxyProtocol",
+            "true",
+            ["proxyProtocol", "trustedProxies", "set it to the proxies"],
+        ),
+        (
+            "acme",
+            "{directory: http://acme.example.com}",
+            ["acme.directory", "http://acme.example.com", "https://"],
+        ),
         ("streamsPerCaller", "0", ["streamsPerCaller", "from 1", ""]),
         ("auditDays", "-1", ["auditDays", "from 1", ""]),
         (
@@ -113,6 +125,48 @@ async fn limits_that_cannot_be_meant_are_refused_by_name() {
         place.init().await;
         place.add_setting(setting, value);
         refused(&place, &[], &wanted).await;
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_no_client_can_use_is_refused_without_a_public_url() {
+    let place = Place::new(On::Sqlite).await;
+    place.init().await;
+    place.without_public_url();
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let wanted = ["address", address, "set publicUrl"];
+        refused(&place, &["--address", address], &wanted).await;
+    }
+    place.add_setting("acme", "{}");
+    refused(&place, &[], &["acme is set", "publicUrl"]).await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_clients_refuse_is_refused() {
+    let place = Place::new(On::Sqlite).await;
+    place.init().await;
+    let cases: [(&str, fn(&mut CertificateParams), &str); 3] = [
+        (
+            "cloud.example.org",
+            |params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
+            "CA:FALSE",
+        ),
+        (
+            "cloud.example.org",
+            |params| params.not_after = date_time_ymd(2020, 1, 1),
+            "renew it",
+        ),
+        ("example.org", |_| {}, "it is not for cloud.example.org"),
+    ];
+    for (name, change, wanted) in cases {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = place.secret_file("tls.crt", &params.self_signed(&key).unwrap().pem());
+        let key = place.secret_file("tls.key", &key.serialize_pem());
+        let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+        let words = ["--tls-certificate", &certificate, "--tls-key", &key];
+        refused(&place, &words, &["tls.crt", "clients refuse", wanted]).await;
     }
 }
 

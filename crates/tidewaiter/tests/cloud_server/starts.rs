@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use reqwest::{Certificate, Client};
 use tidewaiter_testkit::{Program, eventually};
 
-use crate::world::{EMAIL, Land, On, Place, SOON};
+use crate::world::{EMAIL, Land, On, PASSWORD, Place, SOON};
 
 #[tokio::test]
 async fn a_new_user_gets_from_nothing_to_a_login() {
@@ -38,6 +39,44 @@ async fn a_new_user_gets_from_nothing_to_a_login() {
     let (code, said) = place.run(&words).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("already"), "{said}");
+}
+
+#[tokio::test]
+async fn two_commands_serve_https_on_this_machine_and_the_printed_login_trusts_it() {
+    let place = Place::new(On::Sqlite).await;
+    place.without_public_url();
+    let said = place.init().await;
+    let (url, authority) = (
+        format!("https://localhost:{}", place.port),
+        place.data.join("tls/ca.crt"),
+    );
+    let login = said.lines().find(|line| line.contains("cloud login")).unwrap().trim();
+    let wanted = format!(
+        "tidewaiter cloud login --server {url} --ca-file {} {EMAIL}",
+        authority.display()
+    );
+    assert_eq!(login, wanted);
+    assert!(said.contains("browsers warn of it"), "{said}");
+    let server = place.start();
+    let client = || Client::builder().no_proxy();
+    let trusted = Certificate::from_pem(&std::fs::read(&authority).unwrap()).unwrap();
+    let http = client().tls_certs_only([trusted]).build().unwrap();
+    let ready = format!("{url}/readyz");
+    eventually("the server to be ready", SOON, async || {
+        assert!(server.process.is_running(), "{}", server.process.log_tail());
+        let answer = http.get(&ready).send().await;
+        answer.and_then(reqwest::Response::error_for_status).map(drop)
+    })
+    .await;
+    let stranger = client().build().unwrap();
+    assert!(stranger.get(&ready).send().await.unwrap_err().is_connect());
+    let words = shlex::split(login).unwrap();
+    let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
+        .name("login")
+        .args(words.into_iter().skip(1))
+        .env("TIDEWAITER_CLOUD_PASSWORD", PASSWORD);
+    let (code, said) = place.run_program(program).await;
+    assert_eq!(code, 0, "{said}");
 }
 
 #[tokio::test]

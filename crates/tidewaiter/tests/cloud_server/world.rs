@@ -28,6 +28,8 @@ pub struct Place {
     pub scratch: Scratch,
     pub data: PathBuf,
     pub port: u16,
+    /// The port for operators.
+    admin: u16,
     /// The password for the database, where there is one.
     pub database_password: Option<String>,
     runs: AtomicU32,
@@ -60,6 +62,7 @@ impl Place {
             scratch,
             data,
             port,
+            admin: free_port(),
             database_password: None,
             runs: AtomicU32::new(0),
         };
@@ -112,6 +115,14 @@ impl Place {
         self.secret_file("settings.yaml", &format!("{settings}{name}: {value}\n"));
     }
 
+    /// Removes the public URL from the settings.
+    pub fn without_public_url(&self) {
+        let settings = fs::read_to_string(self.settings()).unwrap();
+        let lines = settings.lines().filter(|line| !line.starts_with("publicUrl"));
+        let settings: Vec<_> = lines.collect();
+        self.secret_file("settings.yaml", &(settings.join("\n") + "\n"));
+    }
+
     pub fn settings(&self) -> PathBuf {
         self.scratch.path().join("settings.yaml")
     }
@@ -125,6 +136,7 @@ impl Place {
             .arg("--settings")
             .arg(self.settings())
             .env("TIDEWAITER_HEALTH_ADDRESS", "127.0.0.1:0")
+            .env("TIDEWAITER_ADMIN_ADDRESS", format!("127.0.0.1:{}", self.admin))
     }
 
     /// Runs a command to its end: its code, and what it wrote.
@@ -173,6 +185,7 @@ impl Place {
         Server {
             process: Process::start(&self.scratch, change(self.program(&["serve"]))),
             base: format!("http://127.0.0.1:{}", self.port),
+            admin: format!("http://127.0.0.1:{}", self.admin),
             http: Client::builder().timeout(SOON).no_proxy().build().unwrap(),
         }
     }
@@ -190,6 +203,8 @@ impl Place {
 pub struct Server {
     pub process: Process,
     pub base: String,
+    /// The port for operators, which has metrics and the report of `/readyz`.
+    pub admin: String,
     pub http: Client,
 }
 
@@ -235,7 +250,12 @@ impl Server {
 
     /// Sends a request; an error is that no whole answer came.
     pub async fn send(&self, token: &str, method: Method, path: &str, more: Ask<'_>) -> reqwest::Result<Answer> {
-        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        let base = if ["/metrics", "/readyz"].contains(&path) {
+            &self.admin
+        } else {
+            &self.base
+        };
+        let mut request = self.http.request(method, format!("{base}{path}"));
         if !token.is_empty() {
             request = request.header("authorization", format!("JWT {token}"));
         }

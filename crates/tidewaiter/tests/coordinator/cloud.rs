@@ -18,8 +18,8 @@ use tidewaiter_cloud::server::keys::hash::Password;
 use tidewaiter_cloud::server::keys::signing::KeyRing;
 use tidewaiter_cloud::server::keys::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::{
-    InitOptions, LimitSettings, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies, create_organization,
-    make_keys, start, store,
+    AcmeSettings, CertificateSource, InitOptions, LimitSettings, ServerParts, SignInSettings, TokenLifetimes,
+    TrustedProxies, create_organization, make_keys, start, store,
 };
 use tidewaiter_kit::{Clock as _, Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{Scratch, eventually, leaks};
@@ -78,6 +78,17 @@ fn database(folder: &Path, name: &str) -> Url {
     format!("sqlite://{}", folder.join(name).display()).parse().unwrap()
 }
 
+/// The source of a certificate that is served although clients refuse it, until another one is ordered, which fails.
+fn unchecked(folder: &Path) -> CertificateSource {
+    CertificateSource::Acme(AcmeSettings {
+        directory: "https://127.0.0.1:9/".parse().unwrap(),
+        email: None,
+        ca: None,
+        address: ([127, 0, 0, 1], 0).into(),
+        folder: folder.join("acme"),
+    })
+}
+
 /// Serves a database, with the keys in the folder.
 async fn serve(folder: &Path, database: Url, tls: Option<(PathBuf, PathBuf)>) -> (SocketAddr, AbortHandle) {
     let clock = SystemClock::shared();
@@ -87,6 +98,11 @@ async fn serve(folder: &Path, database: Url, tls: Option<(PathBuf, PathBuf)>) ->
             database: database.clone(),
             address: ([127, 0, 0, 1], 0).into(),
             tls: tls.clone(),
+            certificate: match &tls {
+                Some(_) => unchecked(folder),
+                None => CertificateSource::Files,
+            },
+            proxy_protocol: false,
             issuer: ISSUER.parse().unwrap(),
             keys: folder.join("keys"),
             sealing: folder.join("sealing"),

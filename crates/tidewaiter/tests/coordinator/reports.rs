@@ -286,7 +286,7 @@ async fn the_cloud_knows_what_the_cluster_has_followed_and_how_its_nodes_are() {
     // What others change is no news of the labels, however often these are listed, and is not reported.
     let last = changes[1];
     let bindings = |report: &Value| synced_kind(report, "AuthorizationRoleBinding").map(|kind| kind.0);
-    let mut least = last;
+    let mut lowest = last;
     for name in ["first", "second"] {
         let before = cloud.seen("/labels").len();
         eventually("more lists of labels", SOON, async || {
@@ -296,10 +296,10 @@ async fn the_cloud_knows_what_the_cluster_has_followed_and_how_its_nodes_are() {
         .await;
         let team = json!({"name": name, "description": "", "user_ids": []});
         cloud.post("~/teams", team).await;
-        let has_team = |report: &Value| bindings(report).is_some_and(|change| change > least);
+        let has_team = |report: &Value| bindings(report).is_some_and(|change| change > lowest);
         let report = reported("the change of a team", &has_team).await;
         assert_eq!(labels(&report).0, last, "{report}");
-        least = bindings(&report).unwrap();
+        lowest = bindings(&report).unwrap();
     }
 
     let sent = cloud.seen("/report").len() as u64;

@@ -59,7 +59,7 @@ pub struct LimitSettings {
     pub requests_at_once: usize,
     /// The maximum number of open change streams of one caller.
     pub streams: usize,
-    /// The proxies whose `Forwarded` header names the client.
+    /// The proxies whose `Forwarded` or `X-Forwarded-For` header names the client.
     pub proxies: TrustedProxies,
 }
 

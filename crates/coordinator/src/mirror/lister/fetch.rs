@@ -93,8 +93,8 @@ impl<K: MirroredKind> Lister<K> {
             .map(|(path, pool)| self.part(path, Source { cluster, pool }, is_doubted));
         let parts: Vec<_> = stream::iter(parts).buffered(AT_ONCE).try_collect().await?;
         let changed = pools.is_some() || parts.iter().any(|(_, part, _)| part.is_some());
-        let changes = parts.iter().map(|(.., change)| *change).chain(of_pools);
-        self.memory.change = changes.min().flatten();
+        let as_of = parts.iter().map(|(.., change)| *change).chain(of_pools);
+        self.memory.change = as_of.min().flatten();
         let mut before = std::mem::take(&mut self.memory.parts);
         let latest = parts.into_iter().filter_map(|(name, part, _)| {
             let part = part.or_else(|| before.remove(&name))?;

@@ -24,7 +24,7 @@ const MAX_VALUE: usize = 200;
 
 /// The lines of a diff, and its digest.
 #[derive(Clone)]
-struct Lines {
+struct Diff {
     digest: String,
     lines: Vec<Description>,
     is_truncated: bool,
@@ -35,7 +35,7 @@ pub(super) struct Plugins {
     plugins: Cache<Plugin>,
     secrets: Api<Secret>,
     /// The diffs that were read, by plugin.
-    diffs: BTreeMap<String, Lines>,
+    diffs: BTreeMap<String, Diff>,
 }
 
 impl Plugins {
@@ -70,7 +70,7 @@ impl Plugins {
     }
 
     /// The lines of the diff that awaits approval; `None` if another diff is stored, or none.
-    async fn lines(&self, plugin: &str, pending: &PendingVersion) -> Option<Lines> {
+    async fn lines(&self, plugin: &str, pending: &PendingVersion) -> Option<Diff> {
         if let Some(known) = self.diffs.get(plugin).filter(|known| known.digest == pending.digest) {
             return Some(known.clone());
         }
@@ -97,7 +97,7 @@ fn report(plugin: &Plugin, waiting: Option<WaitingVersion>) -> Option<PluginRepo
     })
 }
 
-fn waiting(pending: &PendingVersion, diff: Option<Lines>) -> WaitingVersion {
+fn waiting(pending: &PendingVersion, diff: Option<Diff>) -> WaitingVersion {
     let (lines, is_truncated) = diff.map_or((Vec::new(), true), |diff| (diff.lines, diff.is_truncated));
     WaitingVersion {
         version: Description::of(&pending.version),
@@ -112,14 +112,14 @@ fn waiting(pending: &PendingVersion, diff: Option<Lines>) -> WaitingVersion {
 }
 
 /// The first lines of a diff, without the values of Secrets.
-fn lines(diff: PluginDiff) -> Lines {
+fn lines(diff: PluginDiff) -> Diff {
     let digest = diff.digest();
     let lacks_values = diff.digest_of_all.is_some();
     let all = diff.changes.into_iter().flat_map(of_object);
     let mut lines: Vec<Description> = all.take(MAX_LINES + 1).map(|line| Description::of(&line)).collect();
     let is_truncated = lacks_values || lines.len() > MAX_LINES;
     lines.truncate(MAX_LINES);
-    Lines {
+    Diff {
         digest,
         lines,
         is_truncated,

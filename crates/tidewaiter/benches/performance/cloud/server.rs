@@ -85,6 +85,8 @@ pub struct Cloud {
     settings: PathBuf,
     pub scratch: Scratch,
     pub address: SocketAddr,
+    /// The address of the metrics.
+    pub admin: SocketAddr,
     pub token: String,
     /// `/v3/organizations/ID`
     pub organization: String,
@@ -109,14 +111,14 @@ pub struct Cluster {
 impl Cloud {
     pub async fn start(program: &Path, contents: &Contents) -> Result<Self> {
         let scratch = Scratch::new("bench-cloud");
-        let port = free_port();
+        let (port, admin) = (free_port(), free_port());
         let file = |name: &str, text: &str| {
             let path = scratch.path().join(name);
             write(&path, text).map(|()| path)
         };
         let data = scratch.path().join("data");
         let settings = format!(
-            "data: {}\naddress: 127.0.0.1:{port}\nhealthAddress: 127.0.0.1:0\nrequestsPerSecond: 1000000\nrequestsAtOnce: 512\nlog: {{filter: warn}}\n",
+            "data: {}\naddress: 127.0.0.1:{port}\npublicUrl: http://127.0.0.1:{port}\nhealthAddress: 127.0.0.1:0\nadminAddress: 127.0.0.1:{admin}\nrequestsPerSecond: 1000000\nrequestsAtOnce: 512\nlog: {{filter: warn}}\n",
             data.display()
         );
         let settings = file("settings.yaml", &settings)?;
@@ -130,6 +132,7 @@ impl Cloud {
             settings,
             scratch,
             address: ([127, 0, 0, 1], port).into(),
+            admin: ([127, 0, 0, 1], admin).into(),
             token: String::new(),
             organization: String::new(),
             clusters: Vec::new(),

@@ -208,7 +208,7 @@ async fn heartbeats(bed: &Bed, nodes: usize) -> Result<()> {
 
 /// The requests to the cloud so far, by the path of the list.
 async fn asked(cloud: &Cloud) -> Result<BTreeMap<String, f64>> {
-    let page = page(&format!("http://{}/metrics", cloud.address)).await?;
+    let page = page(&format!("http://{}/metrics", cloud.admin)).await?;
     let mut paths = BTreeMap::new();
     for line in page.lines() {
         let Some(series) = line.strip_prefix("tidewaiter_cloud_requests_total{method=\"GET\",path=\"") else {

@@ -102,11 +102,14 @@ fn without_patience(mut rules: Value) -> Value {
 }
 
 /// The test of the coordinator looks for its own: `tests/coordinator/monitoring.rs`. Those of the agent are in
-/// `tests/agent`.
+/// `tests/agent`, those of the cloud in `tests/cloud_server`.
 fn is_of_another_role(series: &str) -> bool {
     [
         "tidewaiter_registr",
         "tidewaiter_cloud_s",
+        "tidewaiter_cloud_audit",
+        "tidewaiter_cloud_certificate",
+        "tidewaiter_cloud_requests",
         "tidewaiter_node_pool",
         "tidewaiter_role_",
         "tidewaiter_plugin",

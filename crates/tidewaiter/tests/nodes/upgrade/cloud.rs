@@ -44,7 +44,9 @@ impl Cloud {
             .name("init")
             .args(["cloud", "init", "--organization", "Acme", "--email", EMAIL, "--data"])
             .arg(&data)
-            .env("TIDEWAITER_CLOUD_PASSWORD", PASSWORD);
+            .env("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)
+            // Without it, the server would have a certificate.
+            .env("TIDEWAITER_PUBLIC_URL", format!("http://{address}"));
         let init = Process::start(&scratch, init);
         assert!(init.exited(SOON).await.success(), "{}", init.log());
         let mut cloud = Self {
