@@ -30,7 +30,7 @@ use crate::mirror::MirrorState;
 use crate::node::Node;
 use crate::retries::Retries;
 use agents::Agents;
-use plugins::Plugins;
+use plugins::PluginSource;
 
 /// The pause after a report.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ pub(crate) fn start(
         cloud: cloud.clone(),
         mirror,
         accepts_releases,
-        plugins: Plugins::new(plugins, client.clone()),
+        plugins: PluginSource::new(plugins, client.clone()),
         agents: Agents::new(nodes.clone(), client),
         clock: role.context.kit.clock.clone(),
         sent: None,
@@ -74,7 +74,7 @@ struct Reporter {
     mirror: MirrorState,
     /// True if the cluster accepts releases and approvals from the cloud.
     accepts_releases: bool,
-    plugins: Plugins,
+    plugins: PluginSource,
     agents: Agents,
     clock: SharedClock,
     /// The last report without its times, and when the next one is due; monotonic.

@@ -121,17 +121,16 @@ impl Certificate {
         let certificate = ParsedCertificate::try_from(current.cert.first()?).ok()?;
         // The verifier names each end if the time is beyond it.
         let at = |seconds| refusal(&certificate, UnixTime::since_unix_epoch(Duration::from_secs(seconds)));
-        let (from, until) = match (at(0)?, at(u64::MAX)?) {
-            (
-                CertificateError::NotValidYetContext { not_before, .. },
-                CertificateError::ExpiredContext { not_after, .. },
-            ) => (not_before, not_after),
-            _ => return None,
+        let CertificateError::NotValidYetContext { not_before, .. } = at(0)? else {
+            return None;
+        };
+        let CertificateError::ExpiredContext { not_after, .. } = at(u64::MAX)? else {
+            return None;
         };
         let second = |time: UnixTime| Timestamp::from_second(i64::try_from(time.as_secs()).ok()?).ok();
         Some(Validity {
-            from: second(from)?,
-            until: second(until)?,
+            from: second(not_before)?,
+            until: second(not_after)?,
         })
     }
 

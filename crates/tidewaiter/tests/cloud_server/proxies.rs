@@ -103,7 +103,7 @@ async fn the_proxy_names_the_client_by_either_header() {
         if addresses == ["198.51.100.1", "198.51.100.2"] {
             Ok(())
         } else {
-            Err(addresses)
+            Err(format!("{addresses:?}"))
         }
     })
     .await;

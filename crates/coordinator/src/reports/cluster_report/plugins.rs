@@ -30,15 +30,15 @@ struct Diff {
     is_truncated: bool,
 }
 
-/// The plugins of the cluster.
-pub(super) struct Plugins {
+/// The source of what is reported of plugins.
+pub(super) struct PluginSource {
     plugins: Cache<Plugin>,
     secrets: Api<Secret>,
     /// The diffs that were read, by plugin.
     diffs: BTreeMap<String, Diff>,
 }
 
-impl Plugins {
+impl PluginSource {
     pub(super) fn new(plugins: Cache<Plugin>, client: Client) -> Self {
         Self {
             plugins,
