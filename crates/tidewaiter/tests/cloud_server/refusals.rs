@@ -143,9 +143,10 @@ async fn an_address_that_no_client_can_use_is_refused_without_a_public_url() {
 
 #[tokio::test]
 async fn a_certificate_that_clients_refuse_is_refused() {
+    type Change = fn(&mut CertificateParams);
     let place = Place::new(On::Sqlite).await;
     place.init().await;
-    let cases: [(&str, fn(&mut CertificateParams), &str); 3] = [
+    let cases: [(&str, Change, &str); 3] = [
         (
             "cloud.example.org",
             |params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
