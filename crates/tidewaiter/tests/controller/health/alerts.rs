@@ -10,7 +10,7 @@ use tidewaiter_testkit::prometheus::promtool;
 use super::monitoring::{alerts, rules};
 
 /// The metrics of two replicas in a healthy cluster, each value at the edge of what is healthy.
-const HEALTHY: [(&str, [u32; 2]); 64] = [
+const HEALTHY: [(&str, [u32; 2]); 68] = [
     (
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
         [0, 0],
@@ -109,11 +109,15 @@ const HEALTHY: [(&str, [u32; 2]); 64] = [
     ("tidewaiter_agent_break_glass_use_timestamp_seconds", [0, 0]),
     ("tidewaiter_agent_upgrade_script_refused", [0, 0]),
     ("tidewaiter_agent_unsigned_scripts_permitted", [0, 0]),
+    ("tidewaiter_cloud_certificate_expires_seconds", [9_000_000, 9_000_000]),
+    (r#"tidewaiter_cloud_requests_total{status="200"}"#, [7, 7]),
+    (r#"tidewaiter_cloud_requests_total{status="503"}"#, [0, 0]),
+    (r#"tidewaiter_cloud_audit_rows_dropped_total{kind="users"}"#, [0, 0]),
 ];
 
 /// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither
 /// replica.
-const TROUBLE: [(&str, &str, Option<u32>); 56] = [
+const TROUBLE: [(&str, &str, Option<u32>); 59] = [
     (
         "ClusterValidationFailed",
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
@@ -292,6 +296,21 @@ const TROUBLE: [(&str, &str, Option<u32>); 56] = [
     (
         "UnsignedScriptsPermitted",
         "tidewaiter_agent_unsigned_scripts_permitted",
+        Some(1),
+    ),
+    (
+        "CloudCertificateExpiring",
+        "tidewaiter_cloud_certificate_expires_seconds",
+        Some(600_000),
+    ),
+    (
+        "CloudRequestsFail",
+        r#"tidewaiter_cloud_requests_total{status="503"}"#,
+        Some(1),
+    ),
+    (
+        "CloudAuditLogFull",
+        r#"tidewaiter_cloud_audit_rows_dropped_total{kind="users"}"#,
         Some(1),
     ),
 ];
