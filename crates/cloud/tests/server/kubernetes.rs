@@ -18,8 +18,7 @@ use tidewaiter_cloud::server::keys::token::{Claims, TokenUse, Tokens};
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::{
     CertificateSource, InitOptions, LimitSettings, ServerParts, SignInSettings, TokenLifetimes, TrustedProxies,
-    create_organization,
-    make_keys, start,
+    create_organization, make_keys, start,
 };
 use tidewaiter_kit::{Kit, SystemClock, Tasks};
 use tidewaiter_testkit::{ControlPlane, Identity, eventually, free_port, issuer};

@@ -12,8 +12,7 @@ use tidewaiter_cloud::server::keys::hash::Password;
 use tidewaiter_cloud::server::store::{Retention, StorageLimits};
 use tidewaiter_cloud::server::{
     CertificateSource, InitOptions, LimitSettings, ServeError, ServerParts, SignInSettings, TokenLifetimes,
-    TrustedProxies,
-    create_organization, make_keys, start,
+    TrustedProxies, create_organization, make_keys, start,
 };
 use tidewaiter_kit::serve::{Options, bind, serve_with};
 use tidewaiter_kit::{Kit, SystemClock, Tasks, admin};

@@ -64,7 +64,10 @@ impl Provider {
             .args(["-management", &format!("127.0.0.1:{}", free_port())]);
         let processes = [resolver, pebble].map(|program| Process::start(&place.scratch, program));
         let authority = Certificate::from_pem(&fs::read(at("ca.crt")).unwrap()).unwrap();
-        let http = Client::builder().no_proxy().tls_certs_only([authority]);
+        let http = Client::builder()
+            .user_agent("test")
+            .no_proxy()
+            .tls_certs_only([authority]);
         let provider = Self {
             management: format!("https://127.0.0.1:{management}"),
             http: http.build().unwrap(),
@@ -93,6 +96,7 @@ impl Provider {
         let root = Certificate::from_pem(&root.bytes().await.unwrap()).unwrap();
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), place.port);
         let http = Client::builder()
+            .user_agent("test")
             .no_proxy()
             .tls_certs_only([root])
             .resolve(HOST, address);
