@@ -78,7 +78,7 @@ pub(super) async fn grant(app: &AppState, call: &Call) -> Result<Response, Error
         expires_at: app.clock.now().as_second() + BROWSER_LIFE,
     };
     write(app, call, async move |transaction| {
-        check_recent_login(transaction, &caller, GRANTING).await?;
+        check_recent_login(transaction, caller.id, GRANTING).await?;
         transaction.add_login_grant(&grant).await?;
         Ok(Reply::ok(&json!({ "code": code })))
     })
@@ -162,7 +162,7 @@ pub(super) async fn decide_device(app: &AppState, call: &Call) -> Result<Respons
     let caller = call.caller()?.claims.clone().ok_or_else(Refusal::unauthenticated)?;
     write(app, call, async move |transaction| {
         let state = if approved {
-            check_recent_login(transaction, &caller, GRANTING).await?;
+            check_recent_login(transaction, caller.id, GRANTING).await?;
             GrantState::Approved
         } else {
             GrantState::Denied
