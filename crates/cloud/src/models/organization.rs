@@ -11,8 +11,8 @@ model! {
     OrganizationSpec, "an organization" =>
     /// The name.
     required name: DisplayName,
-    /// Users whose home is this organization cannot log in with a password; only an owner who has linked a provider
-    /// sets it. If absent, they can.
+    /// Users whose home is this organization cannot log in with a password once they have linked a provider; only an
+    /// owner who has linked one sets it. If absent, it stays as it is.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     or_default passwords_disabled: bool,
 }

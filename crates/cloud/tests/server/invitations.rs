@@ -19,7 +19,7 @@ on_both!(
 );
 
 /// The secret in the link of an invitation.
-fn secret(made: &Answer) -> String {
+pub fn secret(made: &Answer) -> String {
     let link: Url = made.field("link").parse().unwrap();
     assert_eq!(link.path(), "/invitation");
     let (name, secret) = link.query_pairs().next().unwrap();
@@ -28,11 +28,11 @@ fn secret(made: &Answer) -> String {
 }
 
 impl World {
-    async fn invite(&self, token: &str, body: Value) -> Answer {
+    pub async fn invite(&self, token: &str, body: Value) -> Answer {
         self.post(token, "~/invitations", body).await.is(201)
     }
 
-    async fn accept(&self, secret: &str, password: &str) -> Answer {
+    pub async fn accept(&self, secret: &str, password: &str) -> Answer {
         let body = json!({"secret": secret, "name": "Ivy", "password": password});
         self.post("", "/v3/invitations/accept", body).await
     }

@@ -46,6 +46,14 @@ async fn the_last_operator_comes_back(mut world: World) {
     let before = world.owner().await;
     world.stop().await;
     execute(&world, "DELETE FROM objects WHERE kind IN ('operators', 'passwords')").await;
+    // The thief of a login has linked a provider.
+    execute(
+        &world,
+        "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, \
+         updated_at, spec, status, secret) SELECT 'identities', id, organization_id, cluster_id, id, id, position, \
+         created_at, updated_at, '{}', status, secret FROM objects WHERE kind = 'users'",
+    )
+    .await;
     let summary = recovered(&world, "Olivia@Example.org", None).await.unwrap();
     assert_eq!(summary.user.to_string(), world.owner);
     assert!(!summary.is_new && summary.is_owner, "{summary:?}");
@@ -54,6 +62,8 @@ async fn the_last_operator_comes_back(mut world: World) {
     world.log_in("olivia@example.org", PASSWORD).await.is(401);
     let token = world.log_in("olivia@example.org", NEW).await.is(200).field("token");
     world.get(&token, "/v3/operators").await.is(200);
+    let linked = world.get(&token, "/v3/account/identities").await.is(200).json();
+    assert_eq!(linked, serde_json::json!([]));
     let audit = world.get(&token, "~/audit").await.is(200).json();
     let is_recovery = |row: &&Value| row["action"] == "recover";
     let row = audit.as_array().unwrap().iter().find(is_recovery).unwrap();

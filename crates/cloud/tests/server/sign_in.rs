@@ -14,6 +14,7 @@ use tidewaiter_kit::{Clock as _, SystemClock};
 use url::Url;
 
 use crate::fake_provider::{CLIENT, Conduct, FakeProvider, Mood, SECRET, Signed};
+use crate::invitations::secret;
 use crate::world::{Answer, PASSWORD, World, on_both};
 
 on_both!(
@@ -21,6 +22,8 @@ on_both!(
     a_first_sign_in_takes_over_nobody,
     groups_are_teams_and_other_teams_stay,
     an_organization_switches_passwords_off,
+    an_old_login_or_a_token_of_a_program_links_nothing,
+    links_end_with_the_tokens,
 );
 
 /// A browser without JavaScript.
@@ -102,15 +105,24 @@ impl<'a> Browser<'a> {
         self.send(Method::POST, "/sign-in", &form).await.is(303);
     }
 
-    /// Links the provider `corp`.
-    async fn link(&mut self, provider: &FakeProvider) -> Answer {
+    /// Begins to link the provider `corp`.
+    async fn begin_link(&mut self) -> Answer {
         let csrf = self.csrf().await;
         let form = [("csrf", &*csrf), ("provider", "corp")];
-        let page = self.send(Method::POST, "/account/identities", &form).await.is(200);
-        let refresh = page.header("refresh");
-        let url = refresh.strip_prefix("0; url=").unwrap().parse().unwrap();
-        self.return_with(&provider.authorize(&url)).await
+        self.send(Method::POST, "/account/identities", &form).await
     }
+
+    /// Links the provider `corp`.
+    async fn link(&mut self, provider: &FakeProvider) -> Answer {
+        let page = self.begin_link().await.is(200);
+        self.return_with(&provider.authorize(&provider_url(&page))).await
+    }
+}
+
+/// The request to the provider to which a page leads.
+fn provider_url(page: &Answer) -> Url {
+    let refresh = page.header("refresh");
+    refresh.strip_prefix("0; url=").unwrap().parse().unwrap()
 }
 
 /// The server with `provider` as `corp`, and `change` of its settings.
@@ -135,6 +147,16 @@ fn of_provider(world: &World, name: &str, provider: &FakeProvider) -> Value {
 async fn with_settings(world: World, settings: Value) -> World {
     let settings: SignInSettings = serde_json::from_value(settings).unwrap();
     world.restarted(|parts| parts.sign_in = settings).await
+}
+
+/// Gives the membership of a user an end, which may be in the past.
+async fn end_membership(world: &World, user: &str, end: &str) {
+    let membership = json!({"user_id": user, "role": "member", "expires_at": end});
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let update = sqlx::query("UPDATE objects SET spec = $1 WHERE kind = 'memberships' AND spec LIKE $2")
+        .bind(membership.to_string())
+        .bind(format!("%{user}%"));
+    update.execute(&mut database).await.unwrap();
 }
 
 /// The provider of one organization, which creates users.
@@ -268,19 +290,34 @@ async fn a_first_sign_in_takes_over_nobody(world: World) {
     eve.log_in("eve@example.org").await;
     let refused = eve.link(&provider).await.is(403);
     assert!(refused.body.contains("is for members"), "{refused:?}");
-    // An access that has ended begins at no provider.
+    // A membership that has ended is none.
     provider.set_claims(json!({}));
+    let id = account.field("id");
+    for (end, status) in [("2020-01-01T00:00:00Z", 403), ("2100-01-01T00:00:00Z", 303)] {
+        end_membership(&world, &id, end).await;
+        Browser::new(&world).sign_in(&provider).await.is(status);
+    }
+    // An access that has ended begins at no provider.
     let ended = json!({"name": "Alice", "email": "alice@example.net", "expires_at": "2020-01-01T00:00:00Z"});
     let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
     let end = sqlx::query("UPDATE objects SET spec = $1 WHERE kind = 'users' AND id = $2")
         .bind(ended.to_string())
-        .bind(account.field("id"));
+        .bind(id.clone());
     end.execute(&mut database).await.unwrap();
     let refused = Browser::new(&world).sign_in(&provider).await.is(401);
     assert!(refused.body.contains("your access ended"), "{refused:?}");
-    // A deleted user does not come back: the next sign-in creates another one.
-    let user = format!("~/users/{}", account.field("id"));
+    // A user who is offboarded comes back by an invitation alone.
+    let user = format!("~/users/{id}");
+    world.delete(&olivia, &format!("{user}/tokens")).await.is(204);
     world.delete(&olivia, &user).await.is(204);
+    let refused = Browser::new(&world).sign_in(&provider).await.is(403);
+    assert!(refused.body.contains("was removed"), "{refused:?}");
+    let invited = json!({"email": "alice@example.net", "role": "member"});
+    let invited = world.invite(&olivia, invited).await;
+    world.accept(&secret(&invited), PASSWORD).await.is(200);
+    let mut alice = Browser::new(&world);
+    alice.log_in("alice@example.net").await;
+    alice.link(&provider).await.is(303);
     Browser::new(&world).sign_in(&provider).await.is(303);
 }
 
@@ -339,7 +376,6 @@ async fn an_organization_switches_passwords_off(world: World) {
     let provider = FakeProvider::start().await;
     let world = with_provider(world, &provider, json!({})).await;
     let owner = world.owner().await;
-    world.user(&owner, &world.organization, "Bob", "member").await;
     let off = json!({"passwords_disabled": true});
     let refused = world.patch(&owner, "~", off.clone()).await.is(422);
     assert!(refused.body.contains("link a provider"), "{refused:?}");
@@ -349,15 +385,80 @@ async fn an_organization_switches_passwords_off(world: World) {
     olivia.log_in("olivia@example.org").await;
     olivia.link(&provider).await.is(303);
     world.patch(&owner, "~", off).await.is(200);
+    // A client that does not know the field switches them on no more.
+    world.put(&owner, "~", json!({"name": "Renamed"})).await.is(200);
+    let organization = world.get(&owner, "~").await.is(200).json();
+    assert_eq!(organization["passwords_disabled"], json!(true));
+    // A new user has a password until a provider is linked.
+    let invited = json!({"email": "ivy@example.org", "role": "member"});
+    let invited = world.invite(&owner, invited).await;
+    let accepted = world.accept(&secret(&invited), PASSWORD).await.is(200);
+    let mut ivy = Browser::new(&world);
+    ivy.log_in("ivy@example.org").await;
+    provider.set_claims(json!({"sub": "ivy"}));
+    ivy.link(&provider).await.is(303);
     // Only anyone who has the password learns it.
-    let wrong = world.log_in("bob@example.org", "not this one at all").await.is(401);
+    let wrong = world.log_in("ivy@example.org", "not this one at all").await.is(401);
     assert!(wrong.body.contains("is wrong"), "{wrong:?}");
-    let refused = world.log_in("bob@example.org", PASSWORD).await.is(401);
+    let refused = world.log_in("ivy@example.org", PASSWORD).await.is(401);
     assert!(refused.body.contains("sign in with its provider"), "{refused:?}");
     Browser::new(&world).sign_in(&provider).await.is(303);
+    // An identity counts for a membership that has not ended.
+    end_membership(&world, &accepted.field("user_id"), "2020-01-01T00:00:00Z").await;
+    world.log_in("ivy@example.org", PASSWORD).await.is(200);
     // A user with another home is not concerned.
     let elsewhere = world.another_organization(&owner, "Elsewhere").await;
     world.user(&owner, &elsewhere, "Eve", "member").await;
+}
+
+async fn an_old_login_or_a_token_of_a_program_links_nothing(world: World) {
+    let provider = FakeProvider::start().await;
+    let world = with_provider(world, &provider, json!({})).await;
+    let mut olivia = Browser::new(&world);
+    olivia.log_in("olivia@example.org").await;
+    let program = json!({"name": "ci", "expires_in_seconds": 3600});
+    let program = world.post(&olivia.token(), "/v3/account/tokens", program).await;
+    let mut thief = Browser::new(&world);
+    thief
+        .cookies
+        .insert("__Host-session".to_owned(), program.is(201).field("token"));
+    let refused = thief.begin_link().await.is(403);
+    for text in [
+        "needs a login of the last 10 minutes",
+        "href=\"/sign-in?return_to=%2Faccount%2Fidentities\"",
+    ] {
+        assert!(refused.body.contains(text), "{text}: {refused:?}");
+    }
+    // It is checked again when the provider sends the person back.
+    let answer = provider.authorize(&provider_url(&olivia.begin_link().await.is(200)));
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let aged = sqlx::query("UPDATE objects SET created_at = '2020-01-01T00:00:00Z' WHERE kind = 'tokens'");
+    aged.execute(&mut database).await.unwrap();
+    let refused = olivia.return_with(&answer).await.is(403);
+    assert!(refused.body.contains("needs a login of the last"), "{refused:?}");
+    let linked = world.get(&olivia.token(), "/v3/account/identities").await.is(200);
+    assert_eq!(linked.json(), json!([]));
+}
+
+async fn links_end_with_the_tokens(world: World) {
+    let provider = FakeProvider::start().await;
+    let world = with_provider(world, &provider, json!({})).await;
+    let owner = world.owner().await;
+    let (id, _) = world.user(&owner, &world.organization, "Bob", "member").await;
+    for by_password in [false, true] {
+        let mut bob = Browser::new(&world);
+        bob.log_in("bob@example.org").await;
+        bob.link(&provider).await.is(303);
+        Browser::new(&world).sign_in(&provider).await.is(303);
+        if by_password {
+            let new = "another good password";
+            let body = json!({"old_password": PASSWORD, "new_password": new, "end_tokens": true});
+            world.put(&bob.token(), "/v3/account/password", body).await.is(204);
+        } else {
+            world.delete(&owner, &format!("~/users/{id}/tokens")).await.is(204);
+        }
+        Browser::new(&world).sign_in(&provider).await.is(403);
+    }
 }
 
 /// Each answer that is not the right one, and that it begins no session.
@@ -461,11 +562,7 @@ async fn an_answer_counts_once_in_the_browser_that_began() {
     // A link that another user began, and one without a session.
     let mut olivia = Browser::new(&world);
     olivia.log_in("olivia@example.org").await;
-    let csrf = olivia.csrf().await;
-    let form = [("csrf", &*csrf), ("provider", "corp")];
-    let page = olivia.send(Method::POST, "/account/identities", &form).await.is(200);
-    let url = page.header("refresh").strip_prefix("0; url=").unwrap().parse().unwrap();
-    let answer = provider.authorize(&url);
+    let answer = provider.authorize(&provider_url(&olivia.begin_link().await.is(200)));
     let pending = olivia.cookies["__Host-sign-in"].clone();
     world.user(&olivia.token(), &world.organization, "Max", "member").await;
     let (mut nobody, mut max) = (Browser::new(&world), Browser::new(&world));
@@ -557,6 +654,22 @@ async fn a_provider_that_fails_delays_nobody_else() {
     }
     provider.set(Conduct::default());
     Browser::new(&world).sign_in(&provider).await.is(303);
+}
+
+/// One address cannot take all places at a provider that is silent.
+#[tokio::test]
+async fn an_address_has_few_sign_ins_in_progress() {
+    let provider = FakeProvider::start().await;
+    provider.set(Conduct {
+        document: Mood::Silent,
+        ..Conduct::default()
+    });
+    let world = with_provider(World::sqlite().await, &provider, json!({})).await;
+    let world = &world;
+    let begun = (0..17).map(|_| async move { Browser::new(world).get("/sign-in/with/corp").await.status.as_u16() });
+    let mut statuses = futures::future::join_all(begun).await;
+    statuses.sort_unstable();
+    assert_eq!((statuses[0], &statuses[1..]), (429, &[503; 16][..]));
 }
 
 /// A token with an unknown key has the keys read again, but not each time: they were read within the minute.

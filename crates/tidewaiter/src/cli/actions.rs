@@ -59,7 +59,7 @@ pub(crate) enum ActionCommand {
     },
     /// Sets the password of a user, or your own; the user's logins end, except your current one
     SetPassword(SetPasswordArgs),
-    /// Ends all logins of a user and revokes the user's tokens
+    /// Ends all logins of a user, revokes the user's tokens and unlinks sign-in providers
     EndLogins(ActionUser),
     /// Invites a person, and prints a link that works once, with which the person chooses a password
     Invite(InviteArgs),
@@ -188,7 +188,7 @@ pub(crate) struct SetPasswordArgs {
     )]
     pub(crate) old_password_file: Option<PathBuf>,
 
-    /// Also revokes the tokens of programs
+    /// Also revokes the tokens of programs and unlinks sign-in providers
     #[arg(long)]
     pub(crate) end_tokens: bool,
 

@@ -45,7 +45,10 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
             session
                 .send(&Request::new(Method::DELETE, path.below("tokens")))
                 .await?;
-            print(&format!("all logins of {} have ended\n", user.member))
+            print(&format!(
+                "all logins of {} have ended, and no sign-in provider is linked\n",
+                user.member
+            ))
         }
         ActionCommand::Invite(args) => super::invitations::invite(args).await,
         ActionCommand::Invitations(command) => super::invitations::main(command).await,
@@ -78,7 +81,7 @@ async fn member(user: &ActionUser) -> Result<(Session, Path)> {
 
 async fn set_password(args: &SetPasswordArgs) -> Result<()> {
     let new = |prompt: &str| password::read(Variable::NewPassword, args.password_file.as_deref(), prompt, true);
-    let (session, path, mut body, done) = if let Some(member) = &args.member {
+    let (session, path, mut body, mut done) = if let Some(member) = &args.member {
         let user = ActionUser {
             member: member.clone(),
             place: args.place.clone(),
@@ -96,6 +99,7 @@ async fn set_password(args: &SetPasswordArgs) -> Result<()> {
     };
     if args.end_tokens {
         body["end_tokens"] = Value::Bool(true);
+        done += "no sign-in provider is linked any more\n";
     }
     let request = request(Method::PUT, path, body, None);
     // The server counts attempts.

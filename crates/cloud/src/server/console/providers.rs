@@ -11,9 +11,11 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use maud::{Markup, html};
 use tidewaiter_kit::serve::{Peer, network};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Console;
 use super::api::Problem;
+use super::command_line::refusal;
 use super::fields::FormFields;
 use super::page::{Page, csrf, failed};
 use super::see_other;
@@ -22,7 +24,7 @@ use crate::client::Path;
 use crate::models::{Identity, Unknown, parse_list};
 use crate::server::http::request_id::{client_id, request_id};
 use crate::server::http::response::set;
-use crate::server::routes::sign_in::{Returned, begin, begin_again, finish, open};
+use crate::server::routes::sign_in::{Linker, Returned, begin, begin_again, finish, open};
 use crate::server::store::Origin;
 
 /// The cookie of a begun sign-in.
@@ -125,8 +127,8 @@ pub(super) async fn sign_in(
 ) -> Response {
     let query = FormFields::parse(query.unwrap_or_default().as_bytes());
     let return_to = own_path(query.get("return_to").unwrap_or("/"));
-    let begun = match count(&console, &parts) {
-        Ok(_) => begin(&console.app, &provider, return_to, None)
+    let begun = match admit(&console, &parts).await {
+        Ok((_, _permit)) => begin(&console.app, &provider, return_to, None)
             .await
             .map_err(Problem::from),
         Err(problem) => Err(problem),
@@ -145,18 +147,24 @@ pub(super) async fn sign_in(
 pub(super) async fn link(State(console): State<Console>, sent: Posted) -> Response {
     let session = &sent.session;
     let provider = sent.form.get("provider").unwrap_or_default();
-    let user = session.account.id.to_string();
-    let (url, sealed) = match begin(&console.app, provider, LINKED, Some(user)).await {
-        Ok(begun) => begun,
-        Err(error) => return failed(Some(session), &error.into()),
+    let linker = Linker {
+        user: session.account.id.to_string(),
+        login: session.token.clone(),
     };
-    let page = Page {
+    let page = |status| Page {
         title: "Link a provider",
         session: Some(session),
         organization: None,
-        status: StatusCode::OK,
+        status,
     };
-    let mut response = page.with(&html! { p { a href=(url) { "Continue to the provider" } } });
+    let (url, sealed) = match begin(&console.app, provider, LINKED, Some(linker)).await {
+        Ok(begun) => begun,
+        Err(error) => {
+            let refused = Problem::from(error);
+            return page(refused.status).with(&refusal(&refused, LINKED));
+        }
+    };
+    let mut response = page(StatusCode::OK).with(&html! { p { a href=(url) { "Continue to the provider" } } });
     // A page and not a redirect: browsers apply form-action of the policy to what a form redirects to.
     set(response.headers_mut(), http::header::REFRESH, &format!("0; url={url}"));
     add_cookie(&mut response, &cookie_of(PENDING, &sealed));
@@ -184,13 +192,13 @@ pub(super) async fn callback(State(console): State<Console>, mut parts: Parts) -
 }
 
 async fn returned(console: &Console, parts: &mut Parts) -> Result<Response, Problem> {
-    let address = count(console, parts)?;
+    let (address, _permit) = admit(console, parts).await?;
     let sealed = cookie(&parts.headers, PENDING).ok_or_else(begin_again)?;
     let pending = open(&console.app, &sealed)?;
-    if let Some(user) = &pending.user {
-        // Of the person who is signed in here, and of nobody else.
+    if let Some(linker) = &pending.linker {
+        // In the session that began it, and in no other one.
         let session = Session::from_request_parts(parts, console).await;
-        if !session.is_ok_and(|session| session.account.id.to_string() == *user) {
+        if !session.is_ok_and(|session| session.token == linker.login) {
             return Err(begin_again().into());
         }
     }
@@ -213,13 +221,14 @@ async fn returned(console: &Console, parts: &mut Parts) -> Result<Response, Prob
     Ok(response)
 }
 
-/// Counts a request of a person who is not signed in, as the API counts logins, and returns the address. The request
-/// holds no permit of the API: a provider that is silent delays nobody else.
-fn count(console: &Console, parts: &Parts) -> Result<IpAddr, Problem> {
+/// Counts a request of a person who is not signed in, as the API counts logins, and waits until its address has few
+/// enough others in progress: one address cannot take all places at a provider. Returns the address, and the permit for
+/// the time of the request. It is none of those that all addresses share: a silent provider delays nobody else.
+async fn admit(console: &Console, parts: &Parts) -> Result<(IpAddr, OwnedSemaphorePermit), Problem> {
     let peer = parts.extensions.get::<Peer>();
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
-    let limits = &console.app.limits;
+    let (limits, clock) = (&console.app.limits, &*console.app.clock);
     let address = limits.proxies.client(peer, &parts.headers);
-    limits.count_failed_token(network(address))?;
-    Ok(address)
+    let permit = limits.wait_for_unauthenticated_quota(clock, network(address)).await?;
+    Ok((address, permit))
 }

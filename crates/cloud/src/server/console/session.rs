@@ -39,6 +39,8 @@ pub(super) const CSRF: &str = "csrf";
 pub(super) struct Session {
     pub(super) api: Api,
     pub(super) account: Account,
+    /// The id of the token in the cookie.
+    pub(super) token: String,
     /// The token in the forms of this session.
     pub(super) csrf: String,
     /// The time of the request, for ends of access.
@@ -76,7 +78,7 @@ impl FromRequestParts<Console> for Session {
             Err(problem) => return Err(failed(None, &problem)),
         };
         let account = account.map_err(|error| failed(None, &Problem::internal(&error)))?;
-        check_unscoped(console, &token).await?;
+        let id = check_unscoped(console, &token).await?;
         let csrf = URL_SAFE_NO_PAD.encode(head::<32>(format!("csrf {token}").as_bytes()));
         let now = console.app.clock.now();
         // The list is refused to everybody else.
@@ -84,6 +86,7 @@ impl FromRequestParts<Console> for Session {
         Ok(Self {
             api,
             account,
+            token: id,
             csrf,
             now,
             is_operator,
@@ -92,11 +95,15 @@ impl FromRequestParts<Console> for Session {
 }
 
 /// Checks that the token of a session is one of a user, without a scope: a page shows and does what a person may.
-async fn check_unscoped(console: &Console, token: &str) -> Result<(), Response> {
+/// Returns the id of the token.
+async fn check_unscoped(console: &Console, token: &str) -> Result<String, Response> {
     let authorization = format!("JWT {token}");
     let authenticator = &console.app.authenticator;
     match authenticator.authenticate(&authorization, AcceptedUses::Api).await {
-        Ok(Some(caller)) if matches!(caller.principal, Principal::User { scope: None, .. }) => Ok(()),
+        Ok(Some(caller)) if matches!(caller.principal, Principal::User { scope: None, .. }) => {
+            let claims = caller.claims.as_ref();
+            Ok(claims.map_or_else(String::new, |claims| claims.id.to_string()))
+        }
         Ok(_) => {
             let problem = Problem::forbidden("the console is for people: sign in, without a token that has a scope");
             let mut response = failed(None, &problem);

@@ -187,8 +187,12 @@ impl Provider {
     }
 
     async fn begun(&self, redirect: &Url) -> Result<Begun, ProviderError> {
-        let _permit = self.waiting.try_acquire().map_err(|_| ProviderError::Busy)?;
-        let metadata = self.metadata(FRESH).await?;
+        let metadata = if let Some(metadata) = self.cached() {
+            metadata
+        } else {
+            let _permit = self.waiting.try_acquire().map_err(|_| ProviderError::Busy)?;
+            self.metadata(FRESH).await?
+        };
         let client = self.client(&metadata, redirect)?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         // The library adds it.
@@ -265,6 +269,14 @@ impl Provider {
             .set_auth_uri(metadata.document.authorization_endpoint.clone())
             .set_token_uri(metadata.document.token_endpoint.clone());
         Ok(client.set_redirect_uri(RedirectUrl::from_url(redirect.clone())))
+    }
+
+    /// The document and the keys, if they are fresh and no task reads them: nothing waits for the provider.
+    fn cached(&self) -> Option<Arc<Metadata>> {
+        let cached = self.discovered.try_lock().ok()?;
+        let Discovered { at, metadata } = cached.as_ref()?;
+        let is_fresh = self.clock.monotonic().saturating_sub(*at) < FRESH;
+        metadata.clone().filter(|_| is_fresh)
     }
 
     /// The document and the keys, not older than `max_age`. One task reads them at a time, and the others wait for it.

@@ -66,12 +66,15 @@ pub(super) enum TokenError {
 }
 
 impl TokenError {
-    /// Returns true if the provider may have a new key since its keys were read.
+    /// Returns true if the provider may have a new key since its keys were read. Without the id of the key in the token,
+    /// an old key is tried, and does not fit.
     pub(super) fn is_unknown_key(&self) -> bool {
         matches!(
             self,
             Self::Claims(ClaimsVerificationError::SignatureVerification(
                 SignatureVerificationError::NoMatchingKey
+                    | SignatureVerificationError::CryptoError(_)
+                    | SignatureVerificationError::AmbiguousKeyId(_)
             ))
         )
     }
@@ -166,5 +169,23 @@ impl TokenCheck<'_> {
             return Err(TokenError::GroupsElsewhere);
         }
         Ok(groups.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_that_fits_no_known_key_may_be_of_a_new_one() {
+        for (error, wanted) in [
+            (SignatureVerificationError::NoMatchingKey, true),
+            (SignatureVerificationError::CryptoError(String::new()), true),
+            (SignatureVerificationError::AmbiguousKeyId(String::new()), true),
+            (SignatureVerificationError::NoSignature, false),
+        ] {
+            let error = TokenError::Claims(ClaimsVerificationError::SignatureVerification(error));
+            assert_eq!(error.is_unknown_key(), wanted, "{error:?}");
+        }
     }
 }

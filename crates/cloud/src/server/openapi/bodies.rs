@@ -175,7 +175,8 @@ pub(in crate::server) struct PasswordChange {
     old_password: Secret,
     #[schema(write_only)]
     new_password: Password,
-    /// True to revoke the tokens of programs too; by default, only the other logins end.
+    /// True to revoke the tokens of programs and to remove links with providers too; by default, only the other logins
+    /// end.
     #[schema(nullable = false)]
     end_tokens: Option<bool>,
 }
@@ -185,7 +186,7 @@ pub(in crate::server) struct PasswordChange {
 pub(in crate::server) struct NewPassword {
     #[schema(write_only)]
     password: Password,
-    /// True to revoke the tokens of programs too; by default, only the logins end.
+    /// True to revoke the tokens of programs and to remove links with providers too; by default, only the logins end.
     #[schema(nullable = false)]
     end_tokens: Option<bool>,
 }

@@ -3,6 +3,7 @@
 use super::lists::all;
 use super::prelude::*;
 use crate::models::{Document, OrganizationSpec, UniqueName};
+use crate::server::access::users::not_ended;
 use crate::server::oidc::Person;
 
 /// The name of a person among all identities: nobody else has this subject at this issuer.
@@ -68,7 +69,7 @@ pub(super) async fn delete(app: &AppState, call: &Call) -> Result<Response, Erro
                 "it is your last way to sign in: link another provider first, or have an admin set a password";
             return Err(Refusal::conflict(message).into());
         }
-        transaction.remove(&row).await?;
+        transaction.remove_identities(&user.organization_id, &[row]).await?;
         Ok(Reply::nothing())
     })
     .await
@@ -82,8 +83,15 @@ async fn has_password(transaction: &mut Transaction, user: &Row) -> Result<bool,
 }
 
 /// Returns true if the user can sign in at a provider with an identity other than `except`.
-async fn has_identity(app: &AppState, transaction: &mut Transaction, user: &Row, except: &str) -> Result<bool, Error> {
-    let memberships = transaction.using(Kind::Membership, Kind::User, &user.id).await?;
+pub(super) async fn has_identity(
+    app: &AppState,
+    transaction: &mut Transaction,
+    user: &Row,
+    except: &str,
+) -> Result<bool, Error> {
+    let now = transaction.now();
+    let mut memberships = transaction.using(Kind::Membership, Kind::User, &user.id).await?;
+    memberships.retain(|membership| not_ended(membership, now).is_ok());
     let identities = transaction.children(Kind::Identity, &user.id).await?;
     let is_usable = |identity: &Row| {
         let issuer = identity.text("issuer").unwrap_or_default();
@@ -93,7 +101,8 @@ async fn has_identity(app: &AppState, transaction: &mut Transaction, user: &Row,
     Ok(identities.iter().any(is_usable))
 }
 
-/// Returns true if the users whose home is `organization` cannot log in with a password.
+/// Returns true if the users whose home is `organization` cannot log in with a password once they have linked a
+/// provider.
 pub(super) fn disables_passwords(organization: &Row) -> bool {
     organization.spec.get("passwords_disabled") == Some(&Value::Bool(true))
 }

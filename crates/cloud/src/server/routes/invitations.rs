@@ -12,7 +12,7 @@ use url::Url;
 use super::lists::all;
 use super::members::parse_role;
 use super::prelude::*;
-use super::references::{MAX_TEAMS, bound_teams, refuse_past, resolve_references, take_end};
+use super::references::{MAX_TEAMS, join_team, refuse_past, take_end};
 use super::users::{create_user, join_existing};
 use crate::models::values::{DisplayName, Email, TeamId};
 use crate::server::access::organizations::unlocked;
@@ -240,19 +240,9 @@ async fn use_up(transaction: &mut Transaction, invitation: &Row, user: &str) -> 
     let teams = invitation.spec.get("team_ids").and_then(Value::as_array).cloned();
     for id in teams.iter().flatten() {
         let team = transaction.get(Kind::Team, id.as_str().unwrap_or_default()).await?;
-        let Some(team) = team.filter(|team| team.organization_id == *organization) else {
-            continue;
-        };
-        let mut spec = Value::Object(team.spec.clone());
-        if let Some(users) = spec.get_mut("user_ids").and_then(Value::as_array_mut) {
-            users.push(user.into());
+        if let Some(team) = team.filter(|team| team.organization_id == *organization) {
+            join_team(transaction, &team, user).await?;
         }
-        let document = Kind::Team.read_value(&spec)?;
-        bound_teams(transaction, organization, &document, Some(&team)).await?;
-        let references = resolve_references(transaction, Kind::Team, &team.parent_id, organization, &document).await?;
-        transaction
-            .update(&team, document.spec, String::new(), &references)
-            .await?;
     }
     transaction.remove(invitation).await?;
     let email = invitation.text("email").unwrap_or_default();

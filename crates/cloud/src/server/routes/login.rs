@@ -1,7 +1,7 @@
 //! Logging in: with a password, with what a person granted, or as a cluster with its key; and the rows by which a token
 //! can be revoked.
 
-use super::identities::disables_passwords;
+use super::identities::{disables_passwords, has_identity};
 use super::login_grants;
 use super::observed::failed_login;
 use super::prelude::*;
@@ -68,7 +68,7 @@ async fn logged_in(
     below: Kind,
 ) -> Result<Response, Error> {
     let token = app.sign(&claims)?;
-    let new = claims.clone();
+    let (new, state) = (claims.clone(), app.clone());
     let by = Author {
         queue: proof.organization_id.clone(),
         actor,
@@ -79,7 +79,7 @@ async fn logged_in(
         let parent = transaction.get(below, &proof.id).await?.filter(|_| same);
         let parent = parent.ok_or_else(Refusal::unauthenticated)?;
         if parent.kind == Kind::User {
-            refuse_password(transaction, &parent).await?;
+            refuse_password(&state, transaction, &parent).await?;
             add_login(transaction, &new, &parent, LOGIN).await?;
             return Ok(None);
         }
@@ -100,10 +100,14 @@ async fn logged_in(
 }
 
 /// Refuses a login with the right password where the user's home has switched passwords off, except of an operator, who
-/// recovers access when a provider is gone. Anyone without the password does not learn this.
-async fn refuse_password(transaction: &mut Transaction, user: &Row) -> Result<(), Error> {
+/// recovers access when a provider is gone, and of a user who has yet to link a provider. Anyone without the password
+/// does not learn this.
+async fn refuse_password(app: &AppState, transaction: &mut Transaction, user: &Row) -> Result<(), Error> {
     let home = transaction.get(Kind::Organization, &user.organization_id).await?;
-    if home.as_ref().is_some_and(disables_passwords) && transaction.get(Kind::Operator, &user.id).await?.is_none() {
+    if home.as_ref().is_some_and(disables_passwords)
+        && transaction.get(Kind::Operator, &user.id).await?.is_none()
+        && has_identity(app, transaction, user, "").await?
+    {
         let message = "your organization has switched passwords off: sign in with its provider on the sign-in page";
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, message).into());
     }

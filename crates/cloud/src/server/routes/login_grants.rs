@@ -1,8 +1,8 @@
 //! Logins that a person grants to a program: to one on the person's machine, to which the browser returns (RFC 8252,
 //! with PKCE, RFC 7636), and to one that shows a code for the person to type (RFC 8628).
 //!
-//! Invariants: a code is used once, whether or not its use succeeds; what a person grants ends with the logins of the
-//! person; only a person who has just signed in grants anything, so that a stolen login does not become a new one.
+//! Invariants: a code is used once, whether or not its use succeeds; what a person grants ends with the login that
+//! granted it; only a person who has just signed in grants anything, so that a stolen login does not become a new one.
 
 use super::login::add_login;
 use super::observed::failed_login;
@@ -70,6 +70,7 @@ pub(super) async fn grant(app: &AppState, call: &Call) -> Result<Response, Error
         owner: call.owner(),
         state: GrantState::Approved,
         user: call.owner(),
+        token: caller.id.to_string(),
         user_code: String::new(),
         client,
         address: String::new(),
@@ -78,7 +79,7 @@ pub(super) async fn grant(app: &AppState, call: &Call) -> Result<Response, Error
         expires_at: app.clock.now().as_second() + BROWSER_LIFE,
     };
     write(app, call, async move |transaction| {
-        check_recent_login(transaction, &caller, GRANTING).await?;
+        check_recent_login(transaction, caller.id, GRANTING).await?;
         transaction.add_login_grant(&grant).await?;
         Ok(Reply::ok(&json!({ "code": code })))
     })
@@ -98,6 +99,7 @@ pub(super) async fn begin_device(app: &AppState, call: &Call) -> Result<Response
         owner: call.client.to_string(),
         state: GrantState::Pending,
         user: String::new(),
+        token: String::new(),
         user_code: shown.clone(),
         client,
         address: call.origin.address.clone(),
@@ -162,7 +164,7 @@ pub(super) async fn decide_device(app: &AppState, call: &Call) -> Result<Respons
     let caller = call.caller()?.claims.clone().ok_or_else(Refusal::unauthenticated)?;
     write(app, call, async move |transaction| {
         let state = if approved {
-            check_recent_login(transaction, &caller, GRANTING).await?;
+            check_recent_login(transaction, caller.id, GRANTING).await?;
             GrantState::Approved
         } else {
             GrantState::Denied
@@ -171,7 +173,13 @@ pub(super) async fn decide_device(app: &AppState, call: &Call) -> Result<Respons
         if LoginGrant::with_digest(transaction, &grant.digest, now).await? != Some(grant.clone()) {
             return Err(unknown().into());
         }
-        transaction.decide_login_grant(&grant, &user, state).await?;
+        let decided = LoginGrant {
+            state,
+            user,
+            token: caller.id.to_string(),
+            ..grant
+        };
+        transaction.decide_login_grant(&decided).await?;
         Ok(reply)
     })
     .await
@@ -237,8 +245,9 @@ async fn redeem(app: &AppState, call: &Call, grant: LoginGrant, is_of_asker: boo
             return Ok(false);
         }
         transaction.remove_login_grant(&grant).await?;
+        let is_granted = transaction.get(Kind::Token, &grant.token).await?.is_some();
         let user = transaction.get(Kind::User, &grant.user).await?;
-        let Some(user) = user.filter(|_| is_of_asker) else {
+        let Some(user) = user.filter(|_| is_of_asker && is_granted) else {
             return Ok(false);
         };
         let name = format!("{} login of {}", grant.kind.word(), grant.client);

@@ -38,7 +38,7 @@ pub(super) async fn add(app: &AppState, call: &Call) -> Result<Response, Error> 
         if let Some(operator) = transaction.get(Kind::Operator, &id).await? {
             return Ok(Reply::ok(&shown(&operator, &user)));
         }
-        check_recent_login(transaction, &caller, "making a user an operator").await?;
+        check_recent_login(transaction, caller.id, "making a user an operator").await?;
         never_ends(&user)?;
         if transaction.get(Kind::Password, &id).await?.is_none() {
             let reason = "the user has no password and could not log in: set a password first";

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 
+use super::identities::disables_passwords;
 use super::prelude::*;
 use crate::models::values::EndTime;
 use crate::models::{Document, TeamSpec, stored};
@@ -95,6 +96,22 @@ pub(super) async fn bound_teams(
             return Err(Refusal::field(format!("user_ids[{index}]"), reason).into());
         }
     }
+    Ok(())
+}
+
+/// Adds a member of the organization to a team.
+pub(super) async fn join_team(transaction: &mut Transaction, team: &Row, user: &str) -> Result<(), Error> {
+    let organization = &team.organization_id;
+    let mut spec = Value::Object(team.spec.clone());
+    if let Some(users) = spec["user_ids"].as_array_mut() {
+        users.push(user.into());
+    }
+    let document = Kind::Team.read_accepted(&spec)?;
+    bound_teams(transaction, organization, &document, Some(team)).await?;
+    let references = resolve_references(transaction, Kind::Team, &team.parent_id, organization, &document).await?;
+    transaction
+        .update(team, document.spec, String::new(), &references)
+        .await?;
     Ok(())
 }
 
@@ -200,6 +217,11 @@ pub(super) fn parse_update(
         && let Some(credentials) = app.credentials(before)?
     {
         body.insert("credentials".to_owned(), credentials);
+    }
+    // A client that does not know the field does not switch passwords on again.
+    if !patch && before.kind == Kind::Organization {
+        body.entry("passwords_disabled")
+            .or_insert_with(|| disables_passwords(before).into());
     }
     let sets_ends = body.contains_key("user_ends");
     let mut whole = if patch {

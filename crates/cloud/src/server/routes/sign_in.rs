@@ -1,8 +1,9 @@
 //! Signing in at a provider, and linking a provider with the signed-in user.
 //!
 //! What the server must remember until the person returns is in a cookie of the person's browser, encrypted: the
-//! provider, the state, the nonce, the verifier of PKCE, the page to return to, and the user who links. It is accepted
-//! for ten minutes, with the state that it has, and once.
+//! provider, the state, the nonce, the verifier of PKCE, the page to return to, and the login that links. It is accepted
+//! for ten minutes, with the state that it has, and once. Only a recent login links: a stolen one becomes no lasting
+//! access.
 
 mod people;
 
@@ -15,6 +16,7 @@ use self::people::{check_member, follow_groups, provision};
 use super::identities::{add, of_person};
 use super::login::{LOGIN, add_login};
 use super::prelude::*;
+use super::tokens::{check_recent_login, refuse_old_login};
 use crate::models::values::UserId;
 use crate::server::access::organizations::unlocked;
 use crate::server::access::users::not_ended;
@@ -26,6 +28,16 @@ use crate::server::store::{Author, Origin};
 const OWNER: &str = "sign-in";
 /// The maximum length of the page to return to: a cookie has at most 4 KiB.
 const MAX_RETURN: usize = 1024;
+/// The action that needs a recent login, for messages.
+const LINKING: &str = "linking a provider";
+
+/// The signed-in person who links a provider.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Linker {
+    pub(crate) user: String,
+    /// The id of the token of the login.
+    pub(crate) login: String,
+}
 
 /// A begun sign-in.
 #[derive(Serialize, Deserialize)]
@@ -36,8 +48,8 @@ pub(crate) struct Pending {
     verifier: String,
     /// The page to return to.
     pub(crate) return_to: String,
-    /// The user who links the provider; `None` if the person signs in.
-    pub(crate) user: Option<String>,
+    /// The person who links the provider; `None` if the person signs in.
+    pub(crate) linker: Option<Linker>,
     ends_at: Timestamp,
 }
 
@@ -51,14 +63,18 @@ pub(crate) struct Returned<'a> {
     pub(crate) error: Option<&'a str>,
 }
 
-/// Begins a sign-in, or with `user` a link. Returns the address of the provider, and the value of the cookie.
+/// Begins a sign-in, or with `linker` a link. Returns the address of the provider, and the value of the cookie.
 pub(crate) async fn begin(
     app: &AppState,
     provider: &str,
     return_to: &str,
-    user: Option<String>,
+    linker: Option<Linker>,
 ) -> Result<(Url, String), Error> {
     let provider = app.oidc.provider(provider).ok_or_else(Refusal::not_found)?;
+    if let Some(linker) = &linker {
+        let login = app.store.get(Kind::Token, &linker.login).await?;
+        refuse_old_login(login.as_ref(), app.clock.now(), LINKING)?;
+    }
     let begun = provider.begin(&app.oidc.redirect).await?;
     let return_to = if return_to.len() > MAX_RETURN { "/" } else { return_to };
     let pending = Pending {
@@ -67,7 +83,7 @@ pub(crate) async fn begin(
         nonce: begun.nonce,
         verifier: begun.verifier,
         return_to: return_to.to_owned(),
-        user,
+        linker,
         ends_at: app.clock.now().saturating_add(LIFE).unwrap_or(Timestamp::MIN),
     };
     let sealed = app.seal(Kind::Identity, OWNER, "", &text(&pending))?;
@@ -111,8 +127,8 @@ pub(crate) async fn finish(
     };
     let person = provider.finish(&app.oidc.redirect, callback).await?;
     let settings = provider.settings.clone();
-    match pending.user {
-        Some(user) => link(app, settings, person, user, origin).await.map(|()| None),
+    match pending.linker {
+        Some(linker) => link(app, settings, person, linker, origin).await.map(|()| None),
         None => sign_in(app, settings, person, origin).await.map(Some),
     }
 }
@@ -164,7 +180,7 @@ async fn link(
     app: &AppState,
     settings: ProviderSettings,
     person: Person,
-    id: String,
+    Linker { user: id, login }: Linker,
     origin: Origin,
 ) -> Result<(), Error> {
     let actor = format!("user:{id}");
@@ -174,6 +190,7 @@ async fn link(
         origin,
     };
     let written = app.store.write(by, async move |transaction| {
+        check_recent_login(transaction, uuid(&login), LINKING).await?;
         let user = transaction.existing(Kind::User, &id).await?;
         not_ended(&user, transaction.now())?;
         unlocked(transaction, &user.organization_id).await?;

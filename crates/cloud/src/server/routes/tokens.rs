@@ -16,7 +16,8 @@ use crate::server::keys::token::{Claims, TokenUse};
 /// The maximum lifetime of a token that a user creates: a year.
 pub(super) const LONGEST: u32 = 365 * 24 * 60 * 60;
 
-/// The time after a login in which it may create tokens that outlive it, grant logins to programs, and make operators.
+/// The time after a login in which it may create tokens that outlive it, grant logins to programs, link providers,
+/// and make operators.
 const RECENT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The maximum lifetime of any token.
@@ -139,7 +140,7 @@ async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_
         "expires_in_seconds: a token that is valid for longer than the one of the request, which expires at {},",
         caller.expires_at
     );
-    let checked = check_recent_login(transaction, caller, &action).await;
+    let checked = check_recent_login(transaction, caller.id, &action).await;
     checked.map_err(|error| match error {
         Error::Refused(refusal) => Error::Refused(Refusal {
             field: Some("expires_in_seconds".to_owned()),
@@ -149,26 +150,27 @@ async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_
     })
 }
 
-/// Checks that the token of the caller is a login of the last minutes, which `action` needs. Otherwise a login that was
-/// stolen for a moment would be access for a year.
-pub(super) async fn check_recent_login(
-    transaction: &mut Transaction,
-    caller: &Claims,
-    action: &str,
-) -> Result<(), Error> {
-    let row = transaction.get(Kind::Token, &caller.id.to_string()).await?;
-    let is_recent = |row: Row| {
+/// Checks that the caller's token `id` was not revoked and is a login of the last minutes, which `action` needs.
+/// Otherwise a login that was stolen for a moment would be access for a year.
+pub(super) async fn check_recent_login(transaction: &mut Transaction, id: Uuid, action: &str) -> Result<(), Error> {
+    let token = transaction.get(Kind::Token, &id.to_string()).await?;
+    Ok(refuse_old_login(token.as_ref(), transaction.now(), action)?)
+}
+
+/// Refuses `action` unless `token` is a login of the last minutes.
+pub(super) fn refuse_old_login(token: Option<&Row>, now: Timestamp, action: &str) -> Result<(), Refusal> {
+    let is_recent = |row: &Row| {
         let made: Option<Timestamp> = row.created_at.parse().ok();
-        row.spec.contains_key(LOGIN) && made.is_some_and(|made| transaction.now().duration_since(made) <= RECENT)
+        row.spec.contains_key(LOGIN) && made.is_some_and(|made| now.duration_since(made) <= RECENT)
     };
-    if row.is_some_and(is_recent) {
+    if token.is_some_and(is_recent) {
         return Ok(());
     }
     let message = format!(
         "{action} needs a login of the last {} minutes: log in again (tidewaiter cloud login), and repeat the command",
         RECENT.as_mins()
     );
-    Err(Refusal::forbidden(message).into())
+    Err(Refusal::forbidden(message))
 }
 
 /// The representation of a token of an owner of `kind`, without its text.

@@ -222,7 +222,8 @@ pub(super) fn parse_end_tokens(body: &mut Map<String, Value>) -> Result<bool, Re
     }
 }
 
-/// Sets the password of a user, and ends all logins of the user except `kept`; with `end_tokens`, all other tokens too.
+/// Sets the password of a user, and ends all logins of the user except `kept`; with `end_tokens`, all other tokens and
+/// the links with providers too.
 pub(crate) async fn replace_password(
     transaction: &mut Transaction,
     user: &Row,
@@ -258,6 +259,10 @@ pub(super) async fn delete_user(transaction: &mut Transaction, user: &Row) -> Re
         not_the_last_owner(transaction, &membership.organization_id, &user.id).await?;
         remove_member(transaction, &membership).await?;
     }
+    let identities = transaction.children(Kind::Identity, &user.id).await?;
+    transaction
+        .remove_identities(&user.organization_id, &identities)
+        .await?;
     transaction.remove(user).await
 }
 

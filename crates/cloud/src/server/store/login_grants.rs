@@ -67,6 +67,8 @@ pub struct LoginGrant {
     pub state: GrantState,
     /// The id of the person who decided; empty before.
     pub user: String,
+    /// The id of the token of the login that decided; empty before.
+    pub token: String,
     /// The code that the person types; empty without one.
     pub user_code: String,
     /// The name of the program.
@@ -83,8 +85,8 @@ pub struct LoginGrant {
 macro_rules! select_grant {
     ($condition:literal) => {
         concat!(
-            "SELECT digest, kind, owner, state, user_id, user_code, client, address, challenge, redirect_uri, expires_at \
-             FROM login_grants WHERE ",
+            "SELECT digest, kind, owner, state, user_id, token_id, user_code, client, address, challenge, redirect_uri, \
+             expires_at FROM login_grants WHERE ",
             $condition
         )
     };
@@ -130,6 +132,7 @@ impl LoginGrant {
             owner: text("owner")?,
             state: state.ok_or_else(damaged)?,
             user: text("user_id")?,
+            token: text("token_id")?,
             user_code: text("user_code")?,
             client: text("client")?,
             address: text("address")?,
@@ -141,29 +144,35 @@ impl LoginGrant {
 }
 
 impl Transaction {
-    /// Adds a grant.
+    /// Adds a grant. If there are as many as are permitted, one of the kind `device` takes the place of the oldest
+    /// pending one, of its owner or of all: nobody switches this way to log in off for others.
     ///
     /// # Errors
-    /// If its owner, or all together, have as many as are permitted.
+    /// If there are as many as are permitted, and none is displaced.
     pub async fn add_login_grant(&mut self, grant: &LoginGrant) -> Result<(), Error> {
         let kind = grant.kind.word();
         let counted =
             "SELECT COUNT(*) AS total, COUNT(CASE WHEN owner = $2 THEN 1 END) AS own FROM login_grants WHERE kind = $1";
         let counted = self.fetch(counted, &[kind, &grant.owner]).await?;
-        if let Some(row) = counted.first()
-            && (row.try_get::<i64, _>("total")? >= MAX || row.try_get::<i64, _>("own")? >= MAX_OF_OWNER)
-        {
+        let (total, own): (i64, i64) = match counted.first() {
+            Some(row) => (row.try_get("total")?, row.try_get("own")?),
+            None => (0, 0),
+        };
+        let of_owner = own >= MAX_OF_OWNER;
+        if (of_owner || total >= MAX) && !self.displace(grant, of_owner).await? {
             let message = "too many logins wait for an approval; try again later";
             return Err(Refusal::too_many(message, 60).into());
         }
-        let insert = "INSERT INTO login_grants (digest, kind, owner, state, user_id, user_code, client, address, challenge, \
-                      redirect_uri, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-        let values: [&str; 10] = [
+        let insert = "INSERT INTO login_grants (digest, kind, owner, state, user_id, token_id, user_code, client, address, \
+                      challenge, redirect_uri, expires_at) \
+                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+        let values: [&str; 11] = [
             &grant.digest,
             kind,
             &grant.owner,
             grant.state.word(),
             &grant.user,
+            &grant.token,
             &grant.user_code,
             &grant.client,
             &grant.address,
@@ -174,16 +183,25 @@ impl Transaction {
         Ok(self.run(query(insert, &values).bind(grant.expires_at)).await?)
     }
 
-    /// Stores the decision of `user`.
-    pub async fn decide_login_grant(
-        &mut self,
-        grant: &LoginGrant,
-        user: &str,
-        state: GrantState,
-    ) -> Result<(), StoreError> {
-        let update = "UPDATE login_grants SET state = $1, user_id = $2 WHERE digest = $3";
+    /// Deletes the oldest pending grant of the kind `device`, of the owner of `grant` alone if `of_owner`. Returns false
+    /// if there is none, or `grant` is of another kind.
+    async fn displace(&mut self, grant: &LoginGrant, of_owner: bool) -> Result<bool, StoreError> {
+        if grant.kind != GrantKind::Device {
+            return Ok(false);
+        }
+        let owner = if of_owner { &*grant.owner } else { "" };
+        let delete = "DELETE FROM login_grants WHERE digest = (SELECT digest FROM login_grants WHERE kind = 'device' \
+                      AND state = 'pending' AND (owner = $1 OR $1 = '') ORDER BY expires_at, digest LIMIT 1) \
+                      RETURNING digest";
+        Ok(!self.fetch(delete, &[owner]).await?.is_empty())
+    }
+
+    /// Stores the decision in `grant`.
+    pub async fn decide_login_grant(&mut self, grant: &LoginGrant) -> Result<(), StoreError> {
+        let update = "UPDATE login_grants SET state = $1, user_id = $2, token_id = $3 WHERE digest = $4";
+        let values: [&str; 4] = [grant.state.word(), &grant.user, &grant.token, &grant.digest];
         self.silent = true;
-        self.run(query(update, &[state.word(), user, &grant.digest])).await
+        self.run(query(update, &values)).await
     }
 
     /// Removes a grant, which is used.

@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::draft::{Author, Origin};
 use super::error::StoreError;
 use super::jobs::{Job, UNLIMITED};
+use super::names;
 use super::row::{Row, select_all};
 use super::source::{Source as _, query};
 use super::transaction::{DELETE, Transaction};
@@ -47,6 +48,8 @@ impl Transaction {
         if row.kind == Kind::Organization {
             self.record_for_operators(row, DELETE, Some(row.audited()), None)
                 .await?;
+            let blocked = "DELETE FROM names WHERE kind = 'identities' AND scope_id = $1";
+            self.run(query(blocked, &[&row.id])).await?;
         }
         self.remove_all(from_ref(row)).await?;
         if row.kind.children().next().is_none() {
@@ -68,8 +71,29 @@ impl Transaction {
         Ok(())
     }
 
-    /// Revokes the tokens of `user` except `kept`, and the logins that `user` granted to programs.
+    /// Removes `identities` of users whose home is `home`, and blocks their names there: no sign-in creates a user again
+    /// for a person who was removed.
+    pub async fn remove_identities(&mut self, home: &str, identities: &[Row]) -> Result<(), Error> {
+        let block = "INSERT INTO names (kind, scope_id, name, id) SELECT kind, $1, name, $1 FROM names \
+                     WHERE kind = 'identities' AND scope_id = '' AND id = $2 ON CONFLICT DO NOTHING";
+        for identity in identities {
+            self.run(query(block, &[home, &identity.id])).await?;
+        }
+        self.remove_all(identities).await
+    }
+
+    /// Returns true if the name of an identity is blocked in the organization `home`.
+    pub async fn is_blocked(&mut self, home: &str, name: &str) -> Result<bool, StoreError> {
+        let blocked = "SELECT id FROM names WHERE kind = 'identities' AND scope_id = $1 AND name = $2";
+        let found = self.fetch(blocked, &[home, &names::stored(name)]).await?;
+        Ok(!found.is_empty())
+    }
+
+    /// Revokes the tokens of `user` except `kept`, the logins that `user` granted to programs, and the identities: the
+    /// thief of a login may have linked one.
     pub async fn remove_tokens(&mut self, user: &Row, kept: Option<Uuid>) -> Result<(), Error> {
+        let identities = self.children(Kind::Identity, &user.id).await?;
+        self.remove_identities(&user.organization_id, &identities).await?;
         self.forget_login_grants(&user.id).await?;
         let kept = kept.map_or_else(String::new, |kept| kept.to_string());
         self.cover_kind(Kind::Token, &[&user.id], &kept).await?;

@@ -52,6 +52,15 @@ async fn the_document_is_read_each_hour_and_for_an_unknown_key_each_minute() {
             provider.metadata(max_age).await.unwrap();
             assert_eq!(reads.load(Ordering::SeqCst), wanted, "{passed:?} {max_age:?}");
         }
+        // A sign-in begins with the fresh document although all places are taken.
+        let _all = provider
+            .waiting
+            .try_acquire_many(u32::try_from(WAITING).unwrap())
+            .unwrap();
+        let redirect: Url = "http://127.0.0.1/".parse().unwrap();
+        assert!(provider.begun(&redirect).await.is_ok());
+        clock.advance(FRESH);
+        assert!(matches!(provider.begun(&redirect).await, Err(ProviderError::Busy)));
     };
     tokio::select! {
         served = axum::serve(listener, router).into_future() => served.unwrap(),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::super::identities::add;
+use super::super::identities::{add, name};
 use super::super::prelude::*;
-use super::super::references::{bound_teams, resolve_references};
+use super::super::references::{join_team, resolve_references};
 use super::super::users::join;
 use crate::models::values::DisplayName;
 use crate::server::access::organizations::{is_locked, unlocked};
+use crate::server::access::users::not_ended;
 use crate::server::oidc::{Person, ProviderSettings, ProvisionSettings};
 use crate::server::store::membership_id;
 
@@ -21,7 +22,8 @@ pub(super) async fn check_member(
         return Ok(());
     };
     let membership = membership_id(organization, user);
-    if transaction.get(Kind::Membership, &membership).await?.is_some() {
+    let membership = transaction.get(Kind::Membership, &membership).await?;
+    if membership.is_some_and(|membership| not_ended(&membership, transaction.now()).is_ok()) {
         return Ok(());
     }
     let message = format!(
@@ -62,6 +64,11 @@ pub(super) async fn provision(
              {title} under \"My account\""
         );
         return Err(Refusal::conflict(message).into());
+    }
+    let subject = name(&person.issuer, &person.subject).name;
+    if transaction.is_blocked(organization, &subject).await? {
+        let message = format!("the user of your account at {title} was removed: ask an admin to invite you");
+        return Err(Refusal::forbidden(message).into());
     }
     unlocked(transaction, organization).await?;
     let name = person.name.as_ref().filter(|name| name.parse::<DisplayName>().is_ok());
@@ -114,19 +121,4 @@ pub(super) async fn follow_groups(
         return Ok(());
     }
     transaction.leave_teams(user, &left).await
-}
-
-async fn join_team(transaction: &mut Transaction, team: &Row, user: &str) -> Result<(), Error> {
-    let organization = &team.organization_id;
-    let mut spec = Value::Object(team.spec.clone());
-    if let Some(users) = spec["user_ids"].as_array_mut() {
-        users.push(user.into());
-    }
-    let document = Kind::Team.read_accepted(&spec)?;
-    bound_teams(transaction, organization, &document, Some(team)).await?;
-    let references = resolve_references(transaction, Kind::Team, &team.parent_id, organization, &document).await?;
-    transaction
-        .update(team, document.spec, String::new(), &references)
-        .await?;
-    Ok(())
 }
