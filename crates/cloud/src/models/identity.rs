@@ -1,7 +1,7 @@
 //! The accounts of a user at providers of OpenID Connect.
 
 use super::fields::model;
-use super::values::{Description, HttpUrl, IdentityId, Slug, UnixMillis, UserId};
+use super::values::{HttpUrl, IdentityId, Slug, Subject, UnixMillis, UserId};
 
 model! {
     /// The account of a user at a provider, with which the user signs in.
@@ -13,5 +13,5 @@ model! {
     required provider: Slug,
     required issuer: HttpUrl,
     /// The id of the account at the provider.
-    required subject: Description,
+    required subject: Subject,
 }

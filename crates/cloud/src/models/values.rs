@@ -21,7 +21,7 @@ pub use rbac::{ApiGroup, NonResourceUrl, Resource, ResourceName, Verb};
 pub use ssh_public_key::{Fingerprint, SshPublicKey};
 pub use text::{
     ChangeNumber, CredentialName, Description, DetachedSignature, DisplayName, Email, Namespace, Phone,
-    PluginReference, Slug, StatusType, StrategyName,
+    PluginReference, Slug, StatusType, StrategyName, Subject,
 };
 pub use tidewaiter_api::values::EndTime;
 pub use unix_date::UnixDate;

@@ -41,6 +41,13 @@ pattern_value! {
     SLUG
 }
 pattern_value! {
+    /// The id of an account at a provider of OpenID Connect (OpenID Connect Core 1.0, section 2: `sub`).
+    Subject, "subject",
+    r"^[!-~]([ -~]{0,253}[!-~])?$",
+    most 255, example "248289761001",
+    "must be 1 to 255 printable ASCII characters without a space at either end"
+}
+pattern_value! {
     /// A plugin of the same cluster: its type, or its type and implementation.
     PluginReference, "plugin reference",
     r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,62}(/[A-Za-z0-9][A-Za-z0-9_.\-]{0,62})?$",

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::settings::ProviderSettings;
+use crate::models::values::Subject;
 
 /// The maximum lag of our clock behind that of the provider, in seconds.
 const SKEW: i64 = 60;
@@ -106,9 +107,7 @@ impl TokenCheck<'_> {
     pub(super) fn person(&self, token: &SignedToken, keys: &CoreJsonWebKeySet) -> Result<Person, TokenError> {
         let claims = self.verified(token, keys)?;
         let subject = claims.subject().as_str();
-        if !(1..=255).contains(&subject.len()) || !subject.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-            return Err(TokenError::Subject);
-        }
+        subject.parse::<Subject>().map_err(|_| TokenError::Subject)?;
         let others = &claims.additional_claims().claims;
         for (claim, wanted) in [("hd", &self.settings.hosted_domain), ("tid", &self.settings.tenant)] {
             let has = others.get(claim).and_then(Value::as_str);
