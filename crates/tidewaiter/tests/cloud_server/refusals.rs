@@ -210,6 +210,8 @@ async fn no_command_begins_with_settings_that_cannot_be_meant() {
         let (code, said) = place.run(&init(organization, email, &password)).await;
         assert!(code == 2 && said.contains(flag), "{code} {said}");
     }
+    let (code, said) = place.run(&[&good[..], &["--host", "cloud lan"]].concat()).await;
+    assert!(code == 2 && said.contains("--host"), "{code} {said}");
     let data = place.data.display().to_string();
     for keys in ["rotate", "retire", "reseal"] {
         refused_command(&place, &["keys", keys], &[&data, "init"]).await;
