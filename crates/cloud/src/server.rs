@@ -36,7 +36,7 @@ pub use error::Error;
 pub use http::client_address::TrustedProxies;
 pub use http::limits::LimitSettings;
 pub use init::{InitOptions, InitSummary, create_organization, has_organization, make_keys};
-pub use local_authority::{LocalAuthority, LocalAuthorityError};
+pub use local_authority::{LocalAuthority, LocalAuthorityError, certificate_name};
 pub use oidc::{ProviderSettings, ProvisionSettings, SignInSettings};
 pub use recover::{RecoverOptions, RecoverSummary, recover};
 pub use routes::LONGEST_TOKEN;

@@ -6,7 +6,8 @@
 //! there already is read before a later connection can close its own. The first request, the head of each later one and
 //! the life of a connection have time limits, and all time limits are measured on the clock of the kit. The heads that
 //! are not complete have a limit each, and one over all connections. A client that does not read its response is
-//! closed. A header of the PROXY protocol is read only from proxies that the options name.
+//! closed. A header of the PROXY protocol is read only from proxies that the options name; from then on the connection
+//! counts for the client in it.
 //!
 //! No library does this: `axum::serve` and tower's limits bound connections or requests in total, and make new ones
 //! wait; none of them distinguishes peers.
@@ -177,12 +178,21 @@ pub async fn serve_with(
         shutdown,
     });
     // Dropped with this future, and all connections with it: an idle one does not delay the end.
-    let mut connections = Connections::new(server.options.connections);
+    let mut connections = Connections::<Option<(TcpStream, Ends)>>::new(server.options.connections);
     loop {
         tokio::select! {
             biased;
             () = server.shutdown.cancelled() => break,
-            () = connections.closed(), if !connections.is_empty() => {}
+            named = connections.closed(), if !connections.is_empty() => {
+                if let Some((stream, ends)) = named.flatten() {
+                    let server = Arc::clone(&server);
+                    connections.open(ends.peer.0.ip(), async move {
+                        server.serve(stream, ends).await;
+                        None
+                    });
+                    yield_now().await;
+                }
+            }
             accepted = listener.accept(), if connections.has_room() => match accepted {
                 Ok((stream, peer)) => {
                     let server = Arc::clone(&server);
@@ -224,12 +234,19 @@ struct Server {
 }
 
 impl Server {
-    async fn connection(&self, mut stream: TcpStream, peer: SocketAddr) {
+    /// Serves a connection from `peer`. Returns it unserved if a proxy named its client, for whom it then counts.
+    async fn connection(&self, mut stream: TcpStream, peer: SocketAddr) -> Option<(TcpStream, Ends)> {
         // Send a small response at once.
         let _ = stream.set_nodelay(true);
-        let Some(ends) = self.ends(&mut stream, peer).await else {
-            return;
-        };
+        let ends = self.ends(&mut stream, peer).await?;
+        if ends.proxy.is_some() {
+            return Some((stream, ends));
+        }
+        self.serve(stream, ends).await;
+        None
+    }
+
+    async fn serve(&self, stream: TcpStream, ends: Ends) {
         let head = Head::new(&self.heads);
         let stream = Paced::new(stream, &head, Arc::clone(&self.clock));
         match &self.options.tls {

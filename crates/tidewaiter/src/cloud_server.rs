@@ -190,11 +190,9 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
     make_folder(settings)?;
     let (keys, sealing) = (settings.keys(), settings.sealing_keys());
     let has_keys = keys.exists() && sealing.exists();
-    if !has_keys
-        && has_organization(database, clock.clone())
-            .await
-            .map_err(anyhow::Error::from)?
-    {
+    let has_organization = has_organization(database, clock.clone()).await;
+    let has_organization = has_organization.map_err(anyhow::Error::from)?;
+    if has_organization && !has_keys {
         bail!(
             "the database already has an organization, whose keys are not in {} and {}: put the keys that belong to it there. New ones would \
              not decrypt it",
@@ -203,6 +201,10 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
         );
     }
     make_keys(&keys, &sealing, &clock)?;
+    // A server that exists keeps its certificate, and one that has no certificate has no organization yet.
+    if !has_organization && let Some(hosts) = settings.local_hosts(&args.hosts) {
+        settings.local_authority().create(&hosts, clock.now())?;
+    }
     let founder = InitOptions {
         organization: args.organization.as_str(),
         name: args.name.as_ref().map_or(args.email.as_str(), DisplayName::as_str),
@@ -212,9 +214,6 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
     let made = create_organization(database, clock.clone(), founder)
         .await
         .map_err(anyhow::Error::from)?;
-    if let Some(hosts) = settings.local_hosts(&args.hosts) {
-        settings.local_authority().create(&hosts, clock.now())?;
-    }
     let flags = args.place.to_flags(&settings.data).context("the flags of the server")?;
     // The API is at the root of the host.
     let mut url = settings.public_url()?;

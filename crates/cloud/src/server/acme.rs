@@ -22,7 +22,7 @@ use instant_acme::{
 use serde::{Deserialize, Serialize};
 use tidewaiter_kit::backoff::{Backoff, jittered};
 use tidewaiter_kit::clock::{Elapsed, timeout};
-use tidewaiter_kit::serve::Certificate;
+use tidewaiter_kit::serve::{Certificate, TlsError};
 use tidewaiter_kit::{Chain, SharedClock};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -83,6 +83,10 @@ enum AcmeError {
     Account(#[from] serde_json::Error),
     #[error("the order is not complete")]
     Timeout(#[from] Elapsed),
+    #[error(transparent)]
+    Certificate(#[from] TlsError),
+    #[error("the new certificate is due for renewal already: correct the clock")]
+    Due,
 }
 
 /// The account, with the directory to which it belongs.
@@ -118,18 +122,20 @@ impl Acme {
     /// Orders a certificate if it is due. Returns the time until the next look.
     async fn pass(&self, failures: &mut u32) -> Duration {
         // Another replica may have renewed it.
-        if self.settings.certificate().exists() {
-            self.reload();
+        if self.settings.certificate().exists()
+            && let Err(error) = self.reload()
+        {
+            error!(error = %Chain(&error), "cannot reload the certificate");
         }
         if !self.is_due() {
             *failures = 0;
             return jittered(LOOK, 0.5);
         }
         let ordered = timeout(&*self.clock, ORDER_TIMEOUT, self.order()).await;
-        match ordered.map_err(AcmeError::from).flatten() {
+        let ordered = ordered.map_err(AcmeError::from).flatten();
+        match ordered.and_then(|()| self.accept()) {
             Ok(()) => {
                 info!(host = %self.host, "the certificate is new");
-                self.reload();
                 *failures = 0;
                 LOOK
             }
@@ -142,10 +148,14 @@ impl Acme {
         }
     }
 
-    fn reload(&self) {
-        if let Err(error) = self.certificate.reload() {
-            error!(error = %Chain(&error), "cannot reload the certificate");
-        }
+    fn reload(&self) -> Result<(), TlsError> {
+        self.certificate.reload_checked(Some(&self.host), self.clock.now())
+    }
+
+    /// Takes the certificate that was ordered. If another order would follow at once, this one has failed.
+    fn accept(&self) -> Result<(), AcmeError> {
+        self.reload()?;
+        if self.is_due() { Err(AcmeError::Due) } else { Ok(()) }
     }
 
     fn is_due(&self) -> bool {
@@ -274,20 +284,54 @@ async fn challenge(
 mod tests {
     use axum::body::Body;
     use http::Request;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use tidewaiter_kit::clock::ManualClock;
     use tower::ServiceExt as _;
 
     use super::*;
 
-    #[tokio::test]
-    async fn only_answers_to_challenges_are_served() {
-        let folder = tempfile::tempdir().unwrap();
-        let settings = AcmeSettings {
+    fn settings(folder: &Path) -> AcmeSettings {
+        AcmeSettings {
             directory: "https://acme.example.com/directory".parse().unwrap(),
             email: None,
             ca: None,
             address: ([127, 0, 0, 1], 0).into(),
-            folder: folder.path().to_owned(),
+            folder: folder.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_order_has_failed_if_its_certificate_is_not_as_it_must_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path());
+        let path = settings.certificate();
+        let acme = Acme {
+            certificate: Certificate::awaited(&path, &path),
+            settings,
+            host: "cloud.example.com".to_owned(),
+            clock: ManualClock::new("2026-07-01T00:00:00Z".parse().unwrap()).shared(),
         };
+        for (host, begin, wanted) in [
+            ("example.com", 2026, "it is not for cloud.example.com"),
+            ("cloud.example.com", 2020, "correct the clock"),
+            ("cloud.example.com", 2026, ""),
+        ] {
+            let mut params = CertificateParams::new([host.to_owned()]).unwrap();
+            params.not_before = date_time_ymd(begin, 1, 1);
+            params.not_after = date_time_ymd(2027, 1, 1);
+            let key = KeyPair::generate().unwrap();
+            let pem = params.self_signed(&key).unwrap().pem() + &key.serialize_pem();
+            replace(&path, &pem).unwrap();
+            let reason = acme.accept().err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(reason.is_empty(), wanted.is_empty(), "{reason}");
+            assert!(reason.contains(wanted), "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_answers_to_challenges_are_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path());
         create_folder(&settings.answers()).unwrap();
         replace(&settings.answers().join("a-token_1"), "a-token_1.thumbprint").unwrap();
         replace(&folder.path().join("account.json"), "{}").unwrap();

@@ -43,6 +43,8 @@ mod value;
 mod visit;
 
 use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use http::StatusCode;
@@ -88,7 +90,8 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .merge(below_organization(access_pages()))
         .merge(below_organization(other_pages()))
         .merge(below_organization(cluster_pages()))
-        .layer(axum::middleware::map_response(protect))
+        .layer(from_fn_with_state(app.clone(), to_https))
+        .layer(map_response(protect))
         .with_state(Console { app, api })
 }
 
@@ -195,6 +198,17 @@ fn cluster_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
     ]
 }
 
+/// Redirects a browser that reached the proxy in plain HTTP, before a password is typed.
+async fn to_https(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    let mut url = app.parts.issuer.clone();
+    if url.scheme() != "https" || !app.limits.proxies.is_plain(&request) {
+        return next.run(request).await;
+    }
+    url.set_path(request.uri().path());
+    url.set_query(request.uri().query());
+    redirect(StatusCode::PERMANENT_REDIRECT, url.as_str())
+}
+
 /// Adds the headers by which a browser keeps others out of a page.
 async fn protect(mut response: Response) -> Response {
     let headers = response.headers_mut();
@@ -210,8 +224,12 @@ async fn protect(mut response: Response) -> Response {
 
 /// 303 to `location`, which is a path of this server, or was checked.
 fn see_other(location: &str) -> Response {
+    redirect(StatusCode::SEE_OTHER, location)
+}
+
+fn redirect(status: StatusCode, location: &str) -> Response {
     let mut response = Response::default();
-    *response.status_mut() = StatusCode::SEE_OTHER;
+    *response.status_mut() = status;
     super::http::response::set(response.headers_mut(), http::header::LOCATION, location);
     response
 }

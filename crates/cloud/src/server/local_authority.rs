@@ -13,6 +13,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
+use rustls::pki_types::ServerName;
 use tidewaiter_kit::serve::Certificate;
 
 use super::keys::secret_file::{SecretFileError, create_folder, read, replace};
@@ -62,33 +63,43 @@ impl LocalAuthority {
         self.folder.join("server.pem")
     }
 
-    /// Creates the authority, and a certificate for this machine and `hosts`. Does nothing if they exist.
+    /// Creates the authority, and a certificate for this machine and `hosts`. Does nothing if the authority exists.
     ///
     /// # Errors
     /// If a file cannot be written, or a host is no name.
     pub fn create(&self, hosts: &[String], now: Timestamp) -> Result<(), LocalAuthorityError> {
-        if self.certificate().exists() {
+        if self.authority().exists() {
             return Ok(());
         }
         create_folder(&self.folder)?;
         let failed = failed(self.folder.display().to_string());
         let key = KeyPair::generate().map_err(&failed)?;
         let authority = CertifiedIssuer::self_signed(authority_params(now), key).map_err(&failed)?;
-        replace(&self.key(), &authority.key().serialize_pem())?;
-        replace(&self.authority(), &authority.pem())?;
         let names: Vec<_> = OWN_NAMES.into_iter().map(str::to_owned).chain(hosts.to_vec()).collect();
         replace(&self.names(), &names.join("\n"))?;
+        replace(&self.key(), &authority.key().serialize_pem())?;
+        // The last file that a certificate needs: the authority exists with it.
+        replace(&self.authority(), &authority.pem())?;
         self.issue(now)
     }
 
-    /// Replaces the server's certificate after two thirds of its life, or if it is unusable.
-    pub(super) fn renew(&self, now: Timestamp) -> Result<(), LocalAuthorityError> {
+    /// Replaces the server's certificate after two thirds of its life, or if it is missing or unusable for `host`.
+    pub(super) fn renew(&self, host: Option<&str>, now: Timestamp) -> Result<(), LocalAuthorityError> {
         let path = self.certificate();
-        let validity = Certificate::awaited(&path, &path).validity();
-        if validity.is_none_or(|validity| validity.is_renewal_due(now)) {
-            self.issue(now)?;
+        let certificate = Certificate::awaited(&path, &path);
+        let is_due = certificate
+            .validity()
+            .is_none_or(|validity| validity.is_renewal_due(now));
+        if !is_due && certificate.check(host, now).is_ok() {
+            return Ok(());
         }
-        Ok(())
+        let names = read(&self.names())?;
+        if let Some(host) = host.map(|host| host.trim_matches(['[', ']']))
+            && !names.lines().any(|name| name == host)
+        {
+            replace(&self.names(), &format!("{}\n{host}", names.as_str()))?;
+        }
+        self.issue(now)
     }
 
     fn issue(&self, now: Timestamp) -> Result<(), LocalAuthorityError> {
@@ -120,6 +131,16 @@ impl LocalAuthority {
     fn names(&self) -> PathBuf {
         self.folder.join("names")
     }
+}
+
+/// The name or address, if a certificate can have it.
+///
+/// # Errors
+/// If it is neither.
+pub fn certificate_name(text: &str) -> Result<String, &'static str> {
+    let name = ServerName::try_from(text);
+    name.map(|_| text.to_owned())
+        .map_err(|_| "must be a host name or an IP address")
 }
 
 /// The same for each certificate that the authority makes: they name it as their issuer.
@@ -184,10 +205,10 @@ mod tests {
         let files = || [local.authority(), local.key(), local.certificate()].map(|path| read(&path).unwrap());
         let before = files();
         local.create(&["other".to_owned()], now).unwrap();
-        local.renew(now + SignedDuration::from_hours(24 * 200)).unwrap();
+        local.renew(None, now + SignedDuration::from_hours(24 * 200)).unwrap();
         assert_eq!(files(), before);
         let later = now + SignedDuration::from_hours(24 * 300);
-        local.renew(later).unwrap();
+        local.renew(None, later).unwrap();
         let after = files();
         assert_eq!(after[..2], before[..2]);
         assert_ne!(after[2], before[2]);
@@ -196,5 +217,44 @@ mod tests {
         renewed
             .check(Some("localhost"), now + SignedDuration::from_hours(24 * 600))
             .unwrap();
+        // A missing one is issued again, and one whose validity has not begun.
+        std::fs::remove_file(&path).unwrap();
+        local.create(&[], now).unwrap();
+        for begin in [later, now] {
+            local.renew(None, begin).unwrap();
+            let issued = Certificate::load(&path, &path).unwrap();
+            issued.check(Some("localhost"), begin).unwrap();
+        }
+        assert_eq!(files()[..2], before[..2]);
+    }
+
+    #[test]
+    fn the_certificate_is_issued_again_for_a_new_public_url() {
+        let data = tempfile::tempdir().unwrap();
+        let local = LocalAuthority::new(data.path());
+        let now: Timestamp = "2026-07-01T12:00:00Z".parse().unwrap();
+        local.create(&["cloud.lan".to_owned()], now).unwrap();
+        let path = local.certificate();
+        for host in ["cloud.example.com", "[2001:db8::1]", "localhost"] {
+            local.renew(Some(host), now).unwrap();
+            let certificate = Certificate::load(&path, &path).unwrap();
+            for host in [host, "cloud.lan"] {
+                certificate.check(Some(host), now).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_certificate_can_have_is_refused() {
+        for (name, is_accepted) in [
+            ("cloud.lan", true),
+            ("192.0.2.1", true),
+            ("2001:db8::1", true),
+            ("cloud lan", false),
+            ("https://cloud.lan", false),
+            ("", false),
+        ] {
+            assert_eq!(certificate_name(name).is_ok(), is_accepted, "{name}");
+        }
     }
 }

@@ -99,7 +99,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         return Err(ServeError::Plain(parts.address));
     }
     let certificate = certificate(&parts, kit)?
-        .map(|current| ServerCertificate::new(current, kit))
+        .map(|current| ServerCertificate::new(current, parts.certificate_host(), kit))
         .transpose()?;
     let tls = certificate
         .as_ref()
@@ -192,16 +192,14 @@ fn certificate(parts: &ServerParts, kit: &Kit) -> Result<Option<Arc<Certificate>
     let Some((chain, key)) = &parts.tls else {
         return Ok(None);
     };
-    let now = kit.clock.now();
+    let (host, now) = (parts.certificate_host(), kit.clock.now());
     match &parts.certificate {
         // It may not exist yet, and is replaced if clients do not accept it.
         CertificateSource::Acme(_) => return Ok(Some(Certificate::awaited(chain, key))),
-        CertificateSource::Local(authority) => authority.renew(now)?,
+        CertificateSource::Local(authority) => authority.renew(host, now)?,
         CertificateSource::Files => {}
     }
     let certificate = Certificate::load(chain, key)?;
-    // A proxy may know the server by another name.
-    let host = parts.issuer.host_str().filter(|_| parts.limits.proxies.0.is_empty());
     certificate.check(host, now)?;
     Ok(Some(certificate))
 }
@@ -213,16 +211,16 @@ struct ServerCertificate {
 }
 
 impl ServerCertificate {
-    fn new(current: Arc<Certificate>, kit: &Kit) -> Result<Self, MetricsError> {
+    /// The certificate, which must be for `host`.
+    fn new(current: Arc<Certificate>, host: Option<&str>, kit: &Kit) -> Result<Self, MetricsError> {
         let expires = kit.metrics.gauge(
             "tidewaiter_cloud_certificate_expires_seconds",
             "Time at which the server's certificate expires, in seconds since 1970; 0 without a certificate.",
         )?;
-        let (checked, clock) = (Arc::clone(&current), kit.clock.clone());
-        kit.checks.register("certificate", move || match checked.validity() {
-            Some(validity) if validity.until >= clock.now() => Ok(()),
-            Some(validity) => Err(format!("it expired at {}", validity.until)),
-            None => Err("there is none yet; the log has the reason".to_owned()),
+        let (checked, host, clock) = (Arc::clone(&current), host.map(str::to_owned), kit.clock.clone());
+        kit.checks.register("certificate", move || {
+            let checked = checked.check(host.as_deref(), clock.now());
+            checked.map_err(|error| error.to_string())
         });
         let certificate = Self { current, expires };
         certificate.observe();
@@ -237,13 +235,15 @@ impl ServerCertificate {
 
     /// Reloads the files. The local authority renews them before, and ACME has a task of its own for it.
     fn reload(&self, app: &ServerState) {
+        let (host, now) = (app.parts.certificate_host(), app.clock.now());
+        let reload = || self.current.reload_checked(host, now).map_err(ServeError::from);
         let reloaded = match &app.parts.certificate {
             CertificateSource::Acme(_) => Ok(()),
             CertificateSource::Local(authority) => authority
-                .renew(app.clock.now())
+                .renew(host, now)
                 .map_err(ServeError::from)
-                .and_then(|()| self.current.reload().map_err(ServeError::from)),
-            CertificateSource::Files => self.current.reload().map_err(ServeError::from),
+                .and_then(|()| reload()),
+            CertificateSource::Files => reload(),
         };
         if let Err(error) = reloaded {
             error!(error = %Chain(&error), "cannot reload the certificate");
@@ -340,5 +340,36 @@ fn reload_signing(app: &ServerState) {
                 .store(Arc::new(Tokens::new(tokens.issuer(), ring)));
         }
         Err(error) => error!(error = %Chain(&error), "cannot reload the signing keys"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidewaiter_kit::clock::ManualClock;
+
+    use super::super::local_authority::LocalAuthority;
+    use super::*;
+
+    #[test]
+    fn a_server_is_ready_while_clients_accept_its_certificate() {
+        let now = "2026-07-01T12:00:00Z".parse().unwrap();
+        let data = tempfile::tempdir().unwrap();
+        let local = LocalAuthority::new(data.path());
+        local.create(&[], now).unwrap();
+        let path = local.certificate();
+        let current = Certificate::load(&path, &path).unwrap();
+        for (host, days, wanted) in [
+            ("localhost", 0, "[+]certificate ok"),
+            ("localhost", -1, "not valid yet"),
+            ("localhost", 400, "renew it"),
+            ("example.com", 0, "it is not for example.com"),
+        ] {
+            let clock = ManualClock::new(now);
+            clock.jump(days * 24 * 60 * 60);
+            let kit = Kit::new(clock.shared()).unwrap();
+            ServerCertificate::new(Arc::clone(&current), Some(host), &kit).unwrap();
+            let (_, report) = kit.checks.report();
+            assert!(report.contains(wanted), "{report}");
+        }
     }
 }

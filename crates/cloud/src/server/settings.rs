@@ -52,6 +52,12 @@ impl ServerParts {
     pub(super) fn is_open(&self) -> bool {
         self.tls.is_none() && !self.address.ip().to_canonical().is_loopback()
     }
+
+    /// The host that the certificate must have; `None` if a proxy ends TLS, which may know the server by another name.
+    pub(super) fn certificate_host(&self) -> Option<&str> {
+        let ends_tls = !self.limits.proxies.0.is_empty() && !self.proxy_protocol;
+        self.issuer.host_str().filter(|_| !ends_tls)
+    }
 }
 
 /// The source of the server's certificate.

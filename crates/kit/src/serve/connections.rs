@@ -9,9 +9,10 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use tokio::task::{AbortHandle, Id, JoinSet};
 
-pub(super) struct Connections {
+/// The connections, whose tasks return `T`.
+pub(super) struct Connections<T> {
     limit: usize,
-    tasks: JoinSet<()>,
+    tasks: JoinSet<T>,
     /// The connections of each peer, oldest first; those that are being closed are not among them.
     peers: HashMap<IpAddr, VecDeque<Connection>>,
     peer_of: HashMap<Id, IpAddr>,
@@ -24,7 +25,7 @@ struct Connection {
     task: AbortHandle,
 }
 
-impl Connections {
+impl<T: Send + 'static> Connections<T> {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -47,7 +48,7 @@ impl Connections {
 
     /// Runs `connection`, which `address` opened. Above the limit, closes the oldest connection of the peer that has
     /// the most, the new one included in the count.
-    pub(super) fn open(&mut self, address: IpAddr, connection: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn open(&mut self, address: IpAddr, connection: impl Future<Output = T> + Send + 'static) {
         let peer = network(address);
         let task = self.tasks.spawn(connection);
         self.peer_of.insert(task.id(), peer);
@@ -62,17 +63,16 @@ impl Connections {
         }
     }
 
-    /// Completes when a connection is closed, or at once when none is open.
-    pub(super) async fn closed(&mut self) {
-        let id = match self.tasks.join_next_with_id().await {
-            None => return,
-            Some(Ok((id, ()))) => id,
-            Some(Err(error)) => error.id(),
+    /// Completes when the task of a connection ends, or at once when none is open. Returns the result of the task;
+    /// `None` for a connection that was closed to make room.
+    pub(super) async fn closed(&mut self) -> Option<T> {
+        let (id, result) = match self.tasks.join_next_with_id().await? {
+            Ok((id, result)) => (id, Some(result)),
+            Err(error) => (error.id(), None),
         };
-        // None for a connection that was closed to make room.
-        if let Some(peer) = self.peer_of.remove(&id) {
-            self.remove(peer, |connection| connection.task.id() == id);
-        }
+        let peer = self.peer_of.remove(&id)?;
+        self.remove(peer, |connection| connection.task.id() == id);
+        result
     }
 
     /// Looks at each peer once: there are at most `limit`.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     /// The connections that are open, by their numbers.
-    fn numbers(connections: &Connections) -> Vec<u64> {
+    fn numbers(connections: &Connections<()>) -> Vec<u64> {
         let mut numbers: Vec<u64> = connections
             .peers
             .values()

@@ -371,6 +371,26 @@ async fn only_a_proxy_names_its_client() {
 }
 
 #[tokio::test]
+async fn a_client_behind_a_proxy_closes_no_connection_of_another_client() {
+    let port = behind_a_proxy(None).await;
+    let from = |client: u8| format!("PROXY TCP4 192.0.2.{client} 10.0.0.1 4711 3990\r\n{KEPT_ALIVE}");
+    let mut quiet = port.connect(2, &from(1)).await;
+    answered(&mut quiet).await;
+    let mut flood = Vec::new();
+    for _ in 0..2 * LIMIT {
+        let mut stream = port.connect(2, &from(3)).await;
+        answered(&mut stream).await;
+        flood.push(stream);
+    }
+    quiet.write_all(REQUEST.as_bytes()).await.unwrap();
+    let mut rest = String::new();
+    quiet.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest.matches("192.0.2.1 Some(127.0.0.2)").count(), 2, "{rest}");
+    // The flooder has lost its own.
+    closed(flood.swap_remove(0)).await;
+}
+
+#[tokio::test]
 async fn a_proxy_that_sends_no_header_in_time_is_closed() {
     let port = behind_a_proxy(None).await;
     let (silent, half) = (port.connect(2, "").await, port.connect(2, "PROXY TCP4 192.0.2.1").await);

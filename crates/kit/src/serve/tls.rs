@@ -44,6 +44,9 @@ pub enum TlsError {
         #[source]
         source: rustls::Error,
     },
+    /// No certificate has been read so far.
+    #[error("there is none yet; the log has the reason")]
+    Missing,
     /// Clients refuse the certificate.
     #[error("clients refuse the certificate {certificate}: {reason}")]
     Refused {
@@ -64,11 +67,12 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Returns true if two thirds of the time are over: the time to renew it, which leaves a third for retries.
+    /// Returns true if two thirds of the time are over: the time to renew it, which leaves a third for retries. Also
+    /// before the time, which a clock that was ahead has set.
     #[must_use]
     pub fn is_renewal_due(&self, now: Timestamp) -> bool {
         let (from, until) = (self.from.as_second(), self.until.as_second());
-        now.as_second() >= from + (until - from) / 3 * 2
+        !(from..from + (until - from) / 3 * 2).contains(&now.as_second())
     }
 }
 
@@ -114,6 +118,20 @@ impl Certificate {
         Ok(())
     }
 
+    /// Reloads both files, as [`reload`](Self::reload). The certificate in use is also kept if clients, who accept it,
+    /// would refuse the new one.
+    ///
+    /// # Errors
+    /// If they are unusable, or clients would refuse the new certificate for `host`.
+    pub fn reload_checked(&self, host: Option<&str>, now: Timestamp) -> Result<(), TlsError> {
+        let new = read(&self.chain, &self.key)?;
+        let checked = self.check_key(&new, host, now);
+        if checked.is_ok() || self.check(host, now).is_err() {
+            self.current.store(Some(Arc::new(new)));
+        }
+        checked
+    }
+
     /// The time in which the certificate in use is valid; `None` if there is none.
     #[must_use]
     pub fn validity(&self) -> Option<Validity> {
@@ -121,8 +139,9 @@ impl Certificate {
         let certificate = ParsedCertificate::try_from(current.cert.first()?).ok()?;
         // The verifier names each end if the time is beyond it.
         let at = |seconds| refusal(&certificate, UnixTime::since_unix_epoch(Duration::from_secs(seconds)));
-        let CertificateError::NotValidYetContext { not_before, .. } = at(0)? else {
-            return None;
+        let not_before = match at(0) {
+            Some(CertificateError::NotValidYetContext { not_before, .. }) => not_before,
+            _ => UnixTime::since_unix_epoch(Duration::ZERO),
         };
         let CertificateError::ExpiredContext { not_after, .. } = at(u64::MAX)? else {
             return None;
@@ -138,10 +157,14 @@ impl Certificate {
     /// or without brackets. Without a host, any name is accepted.
     ///
     /// # Errors
-    /// [`TlsError::Refused`] with the remedy.
+    /// [`TlsError::Refused`] with the remedy; [`TlsError::Missing`].
     pub fn check(&self, host: Option<&str>, now: Timestamp) -> Result<(), TlsError> {
-        let current = self.current.load_full();
-        let certificate = current.as_ref().and_then(|current| current.cert.first());
+        let current = self.current.load_full().ok_or(TlsError::Missing)?;
+        self.check_key(&current, host, now)
+    }
+
+    fn check_key(&self, key: &CertifiedKey, host: Option<&str>, now: Timestamp) -> Result<(), TlsError> {
+        let certificate = key.cert.first();
         match certificate.and_then(|certificate| problem(certificate, host, now)) {
             None => Ok(()),
             Some(reason) => Err(TlsError::Refused {
@@ -278,6 +301,31 @@ mod tests {
         assert_eq!(validity.until, at("2027-01-01T00:00:00Z"));
         assert!(!validity.is_renewal_due(at("2026-08-31T00:00:00Z")));
         assert!(validity.is_renewal_due(at("2026-09-02T00:00:00Z")));
+        // The clock was ahead.
+        assert!(validity.is_renewal_due(at("2025-12-31T00:00:00Z")));
+    }
+
+    #[test]
+    fn one_that_is_valid_since_1970_has_a_validity() {
+        let (_folder, certificate) = certificate(|params| params.not_before = date_time_ymd(1970, 1, 1));
+        let validity = certificate.validity().unwrap();
+        assert_eq!(validity.from, Timestamp::UNIX_EPOCH);
+        assert_eq!(validity.until, at("2027-01-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn a_new_one_that_clients_would_refuse_replaces_only_one_that_they_refuse() {
+        let (folder, certificate_in_use) = certificate(|_| {});
+        let (expired, _) = certificate(|params| params.not_after = date_time_ymd(2026, 2, 1));
+        let file = |folder: &tempfile::TempDir| folder.path().join("tls.pem");
+        std::fs::rename(file(&expired), file(&folder)).unwrap();
+        let summer = at("2026-07-01T00:00:00Z");
+        let reload = |now| certificate_in_use.reload_checked(Some("localhost"), now);
+        assert!(reload(summer).unwrap_err().to_string().contains("renew it"));
+        certificate_in_use.check(Some("localhost"), summer).unwrap();
+        reload(at("2027-07-01T00:00:00Z")).unwrap_err();
+        assert_eq!(certificate_in_use.validity().unwrap().until, at("2026-02-01T00:00:00Z"));
+        reload(at("2026-01-15T00:00:00Z")).unwrap();
     }
 
     #[test]
@@ -286,6 +334,7 @@ mod tests {
         let (path, later) = (folder.path().join("tls.pem"), folder.path().join("later.pem"));
         let certificate = Certificate::awaited(&later, &later);
         assert!(certificate.validity().is_none() && certificate.reload().is_err());
+        certificate.check(None, at("2026-07-01T00:00:00Z")).unwrap_err();
         std::fs::rename(path, later).unwrap();
         certificate.reload().unwrap();
         assert!(certificate.validity().is_some());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tidewaiter_cloud::models::values::{DisplayName, Email, OrganizationId};
+use tidewaiter_cloud::server::certificate_name;
 
 use super::LogFlags;
 
@@ -148,6 +149,7 @@ pub(crate) struct InitArgs {
     #[arg(
         long = "host",
         value_name = "NAME",
+        value_parser = certificate_name,
         help = "A further name or address of this machine, for the certificate that is made unless settings name one"
     )]
     pub(crate) hosts: Vec<String>,

@@ -16,7 +16,7 @@ use url::Url;
 use super::apply::confirm;
 use super::contexts::{Contexts, Login};
 use super::output::{list, note, print};
-use super::session::{Session, client, request, settings, text, with_remedy};
+use super::session::{Session, client, request, settings, text, with_remedy_of};
 use crate::cli::{AcceptArgs, InvitationsCommand, InviteArgs};
 use crate::password::{self, Variable};
 
@@ -40,7 +40,8 @@ pub(super) async fn invite(args: &InviteArgs) -> Result<()> {
     }
     let invite = request(Method::POST, organization.below("invitations"), body, None);
     let made = session.send(&invite).await?;
-    print(&format!("{}\n", printable(text(&made, "link"))))?;
+    // In quotes for a shell, of which some expand the question mark.
+    print(&format!("'{}'\n", printable(text(&made, "link"))))?;
     note(&format!(
         "send it to {} alone: it works once, until {}, with tidewaiter cloud accept LINK",
         args.email,
@@ -125,7 +126,7 @@ pub(super) async fn accept(args: &AcceptArgs) -> Result<()> {
     let body = json!({ "secret": secret, "name": name, "password": password });
     let accept = request(Method::POST, Path::new(["invitations", "accept"]), body, None);
     let answer = client.request(&Request { once: true, ..accept }).await;
-    let answer = answer.map_err(|error| with_remedy(error, &login))?;
+    let answer = answer.map_err(|error| with_remedy_of("accept", error, &login))?;
     let accepted = answer
         .json()
         .map_err(|reason| anyhow!("the response to the acceptance {reason}"))?;

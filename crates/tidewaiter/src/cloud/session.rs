@@ -244,19 +244,25 @@ impl Session {
 
 /// Returns the error, with the remedy before it if the certificate of the server is not trusted.
 pub(super) fn with_remedy(error: ClientError, login: &Login) -> anyhow::Error {
+    with_remedy_of("login", error, login)
+}
+
+/// Returns the error as [`with_remedy`] does; `command` is the one to which the user gives the authority.
+pub(super) fn with_remedy_of(command: &str, error: ClientError, login: &Login) -> anyhow::Error {
+    let flag = format!("tidewaiter cloud {command} --ca-file FILE");
     let remedy = match error.untrusted() {
         None => return error.into(),
-        Some(Untrusted::Time) => "has expired or is not valid yet: renew it, or correct the clock of this machine",
+        Some(Untrusted::Time) => {
+            "has expired or is not valid yet: renew it, or correct the clock of this machine".to_owned()
+        }
         Some(Untrusted::Authority) => {
-            "is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE"
+            "is that of a certificate authority (CA:TRUE): let the authority issue one with CA:FALSE".to_owned()
         }
-        Some(Untrusted::Issuer) if login.ca_file.is_some() => {
+        Some(Untrusted::Issuer) if login.ca_file.is_some() => format!(
             "is for another host, or no authority in the file of --ca-file issued it: correct the address, or give the \
-             right file with tidewaiter cloud login --ca-file FILE"
-        }
-        Some(Untrusted::Issuer) => {
-            "is not trusted: give its certificate authority with tidewaiter cloud login --ca-file FILE"
-        }
+             right file with {flag}"
+        ),
+        Some(Untrusted::Issuer) => format!("is not trusted: give its certificate authority with {flag}"),
     };
     anyhow::Error::from(error).context(format!("the certificate of the server {remedy}"))
 }

@@ -190,9 +190,9 @@ impl ServerSettings {
         self.tls_certificate.is_some() || self.acme.is_some() || !self.trusted_proxies.is_empty()
     }
 
-    /// Returns true if the server serves with the certificate of the local authority.
+    /// Returns true if the server serves with a certificate of the local authority, which issues a missing one again.
     pub(super) fn is_local(&self) -> bool {
-        !self.has_other_certificate() && self.local_authority().certificate().exists()
+        !self.has_other_certificate() && self.local_authority().authority().exists()
     }
 
     /// The names, besides those of this machine, in the certificate that `init` makes. `None` if it makes none: with a
@@ -201,8 +201,11 @@ impl ServerSettings {
         if self.has_other_certificate() || (self.public_url.is_some() && hosts.is_empty()) {
             return None;
         }
-        let public = self.public_url.as_ref().and_then(Url::host_str);
-        let public = public.map(|host| host.trim_matches(['[', ']']).to_owned());
+        let ip = self.address.ip();
+        let public = match &self.public_url {
+            Some(url) => url.host_str().map(|host| host.trim_matches(['[', ']']).to_owned()),
+            None => (!ip.is_loopback()).then(|| ip.to_string()),
+        };
         Some(hosts.iter().cloned().chain(public).collect())
     }
 
@@ -363,6 +366,21 @@ impl ServerSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_public_url_the_certificate_is_for_the_address() {
+        for (address, hosts) in [
+            ("127.0.0.1:3990", &[][..]),
+            ("192.0.2.1:3990", &["192.0.2.1"]),
+            ("[2001:db8::1]:3990", &["2001:db8::1"]),
+        ] {
+            let settings = ServerSettings {
+                address: address.parse().unwrap(),
+                ..ServerSettings::default()
+            };
+            assert_eq!(settings.local_hosts(&[]).unwrap(), hosts);
+        }
+    }
 
     #[test]
     fn each_setting_has_a_variable() {

@@ -35,6 +35,21 @@ fn each_value_set_renders_its_golden_file() {
     }
 }
 
+#[test]
+fn a_cloud_without_a_certificate_needs_no_secret_for_it() {
+    let mut settings = json!({
+        "publicUrl": "https://c.example.com", "database": "postgres://a@b/c", "trustedProxies": ["10.0.0.0/8"],
+    });
+    for is_mounted in [true, false] {
+        let values = json!({"image": {"repository": "a/b"}, "cloud": {"enabled": true, "settings": settings}});
+        let rendered = objects(&template(&values, &[]).output());
+        let pod = named(&rendered, "Deployment", "tidewaiter-cloud")["spec"]["template"]["spec"].to_string();
+        assert_eq!(pod.contains("/etc/tidewaiter/tls"), is_mounted, "{pod}");
+        assert_eq!(pod.contains("tidewaiter-cloud-tls"), is_mounted, "{pod}");
+        (settings["tlsCertificate"], settings["tlsKey"]) = (Value::Null, Value::Null);
+    }
+}
+
 /// A definition that is deleted takes its objects with it.
 #[test]
 fn a_role_brings_its_definitions_which_helm_keeps() {

@@ -283,6 +283,12 @@ async fn a_certificate_that_is_not_trusted_and_a_port_without_tls_name_the_remed
         let ran = person.run_with(&login, &password).await;
         ran.refused(1, &["cannot log in to", url, remedy]);
     }
+    let link = format!("{untrusted}/invitation?secret=twi_a");
+    let accept = ["cloud", "accept", &link, "--name", "Ivy"];
+    let ran = person
+        .run_with(&accept, &[("TIDEWAITER_CLOUD_NEW_PASSWORD", PASSWORD)])
+        .await;
+    ran.refused(1, &["tidewaiter cloud accept --ca-file FILE"]);
     // An error says whether it is about the file or about the certificate of the server.
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

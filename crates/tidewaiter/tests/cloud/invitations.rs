@@ -8,6 +8,12 @@ use crate::real::real;
 
 const IVY: (&str, &str) = ("TIDEWAITER_CLOUD_NEW_PASSWORD", "hunter2-of-ivy");
 
+/// The link that is printed in quotes for a shell.
+fn unquoted(printed: &str) -> &str {
+    let quoted = printed.trim().strip_prefix('\'');
+    quoted.and_then(|link| link.strip_suffix('\'')).expect("quotes")
+}
+
 #[tokio::test]
 async fn a_person_is_invited_and_chooses_the_password() {
     let real = real().await;
@@ -26,7 +32,7 @@ async fn a_person_is_invited_and_chooses_the_password() {
     let link = person.run(&invite).await;
     assert!(link.err.contains("it works once"), "{}", link.err);
     let link = link.well();
-    let link = link.trim();
+    let link = unquoted(&link);
     assert!(
         link.starts_with(&format!("{}/invitation?secret=twi_", real.url)),
         "{link}"
@@ -76,8 +82,9 @@ async fn a_person_is_invited_and_chooses_the_password() {
     let other = other["id"].as_str().unwrap();
     let place = ["--organization", other, "--context", "127.0.0.1"];
     let link = person.run(&[&invite[..], &place].concat()).await.well();
-    let accept = ["cloud", "accept", link.trim(), "--with-login"];
-    let strange = link.trim().replace(&real.url, "https://cloud.example.com");
+    let link = unquoted(&link);
+    let accept = ["cloud", "accept", link, "--with-login"];
+    let strange = link.replace(&real.url, "https://cloud.example.com");
     let elsewhere = ["cloud", "accept", &strange, "--with-login"];
     person.run(&elsewhere).await.refused(1, &["you are logged in to"]);
     person.run(&accept).await.well();

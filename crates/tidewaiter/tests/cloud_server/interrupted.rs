@@ -142,7 +142,7 @@ async fn a_postgres_that_is_killed_loses_no_acknowledged_write() {
 }
 
 /// Sends a signal to a process and its children.
-fn signal(pid: u32, signal: Signal) {
+pub fn signal(pid: u32, signal: Signal) {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
     for pid in children.chain([pid.cast_signed()]) {

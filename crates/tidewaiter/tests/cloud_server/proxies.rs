@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 use tidewaiter_testkit::eventually;
@@ -24,9 +25,10 @@ async fn behind_the_proxy(protocol: bool) -> (Place, Server) {
     (place, server)
 }
 
-/// A client with this address.
+/// A client with this address, which follows no redirect.
 fn from(address: IpAddr) -> Client {
-    Client::builder().no_proxy().local_address(address).build().unwrap()
+    let client = Client::builder().no_proxy().redirect(Policy::none());
+    client.local_address(address).build().unwrap()
 }
 
 fn login(server: &Server, from: &Client) -> RequestBuilder {
@@ -79,6 +81,24 @@ async fn plain_http_is_only_for_trusted_proxies_and_not_for_credentials_that_arr
         .await
         .unwrap();
     assert_eq!(answer.status(), 200);
+}
+
+#[tokio::test]
+async fn pages_that_a_browser_asks_for_in_plain_http_redirect_to_https() {
+    let (_place, server) = behind_the_proxy(false).await;
+    let proxy = from(PROXY);
+    let get = async |path: &str, scheme: &str| {
+        let page = proxy.get(format!("{}{path}", server.base));
+        page.header("x-forwarded-proto", scheme).send().await.unwrap()
+    };
+    for path in ["/", "/sign-in?return_to=%2Faccount", "/assets/console.css"] {
+        let answer = get(path, "http").await;
+        assert_eq!(answer.status(), 308, "{path}");
+        let location = answer.headers()["location"].to_str().unwrap();
+        assert_eq!(location, format!("https://cloud.example.org{path}"));
+    }
+    assert_eq!(get("/sign-in", "https").await.status(), 200);
+    assert_eq!(get("/invitation?secret=twi_x", "http").await.status(), 403);
 }
 
 #[tokio::test]

@@ -5,8 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
+use rustix::process::Signal;
+use tidewaiter_testkit::eventually;
 
-use crate::world::{On, Place};
+use crate::interrupted::signal;
+use crate::world::{On, Place, SOON};
 
 /// Serves with `words` and expects the refusal to hold each of `wanted`.
 async fn refused(place: &Place, words: &[&str], wanted: &[&str]) -> String {
@@ -172,6 +175,35 @@ async fn a_certificate_that_clients_refuse_is_refused() {
 }
 
 #[tokio::test]
+async fn a_new_certificate_that_clients_refuse_does_not_replace_the_one_in_use() {
+    let place = Place::new(On::Sqlite).await;
+    place.init().await;
+    let write = |name: &str| {
+        let tls = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        place.secret_file("tls.pem", &(tls.cert.pem() + &tls.signing_key.serialize_pem()))
+    };
+    let file = write("cloud.example.org");
+    let server = place.start_as(|program| program.arg("--tls-certificate").arg(&file).arg("--tls-key").arg(&file));
+    eventually("the server to be ready", SOON, async || {
+        let answer = server.http.get(format!("{}/readyz", server.admin)).send().await;
+        answer.and_then(reqwest::Response::error_for_status).map(drop)
+    })
+    .await;
+    write("example.org");
+    signal(server.process.pid(), Signal::HUP);
+    eventually("the new certificate to be refused", SOON, async || {
+        let log = server.process.log();
+        if log.contains("it is not for cloud.example.org") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    })
+    .await;
+    server.get("", "/readyz").await.is(200);
+}
+
+#[tokio::test]
 async fn no_command_begins_with_settings_that_cannot_be_meant() {
     let place = Place::new(On::Sqlite).await;
     let password = place.scratch.path().join("password").display().to_string();
@@ -210,6 +242,8 @@ async fn no_command_begins_with_settings_that_cannot_be_meant() {
         let (code, said) = place.run(&init(organization, email, &password)).await;
         assert!(code == 2 && said.contains(flag), "{code} {said}");
     }
+    let (code, said) = place.run(&[&good[..], &["--host", "cloud lan"]].concat()).await;
+    assert!(code == 2 && said.contains("--host"), "{code} {said}");
     let data = place.data.display().to_string();
     for keys in ["rotate", "retire", "reseal"] {
         refused_command(&place, &["keys", keys], &[&data, "init"]).await;

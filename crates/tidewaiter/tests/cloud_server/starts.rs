@@ -36,9 +36,24 @@ async fn a_new_user_gets_from_nothing_to_a_login() {
         "--password-file",
         &password,
     ];
+    place.without_public_url();
     let (code, said) = place.run(&words).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("already"), "{said}");
+    assert!(!place.data.join("tls").exists(), "the server would change to HTTPS");
+}
+
+#[tokio::test]
+async fn an_init_that_can_make_no_certificate_has_made_no_organization() {
+    let place = Place::new(On::Sqlite).await;
+    place.without_public_url();
+    let obstacle = place.data.join("tls");
+    std::fs::create_dir(&place.data).unwrap();
+    std::fs::File::create(&obstacle).unwrap();
+    let (code, said) = place.run_program(place.init_program()).await;
+    assert!(code == 1 && said.contains("tls"), "{code}: {said}");
+    std::fs::remove_file(obstacle).unwrap();
+    place.init().await;
 }
 
 #[tokio::test]
@@ -57,6 +72,8 @@ async fn two_commands_serve_https_on_this_machine_and_the_printed_login_trusts_i
     );
     assert_eq!(login, wanted);
     assert!(said.contains("browsers warn of it"), "{said}");
+    // Without its file, the certificate is issued again; the server does not change to plain HTTP.
+    std::fs::remove_file(place.data.join("tls/server.pem")).unwrap();
     let server = place.start();
     let client = || Client::builder().no_proxy();
     let trusted = Certificate::from_pem(&std::fs::read(&authority).unwrap()).unwrap();

@@ -62,22 +62,31 @@ impl TrustedProxies {
     /// Refuses what must not travel in plain HTTP. On a port without TLS that others reach (`is_open`), only trusted
     /// proxies may connect; and no credentials may come from a client who reached a proxy in plain HTTP.
     pub(crate) fn check_transport(&self, is_open: bool, request: &Request) -> Result<(), Refusal> {
-        let extensions = request.extensions();
-        let is_trusted = extensions.get::<ProxiedBy>().is_some()
-            || extensions
-                .get::<Peer>()
-                .is_some_and(|Peer(peer)| self.trusts(peer.ip()));
-        if !is_trusted && is_open {
+        if !self.sent(request) && is_open {
             let message = "this port serves plain HTTP to trusted proxies alone: use the server's public URL, or add \
                            the address of the proxy to trustedProxies";
             return Err(Refusal::forbidden(message));
         }
-        if is_trusted && is_plain(request.headers()) && has_credentials(request) {
+        if self.is_plain(request) && has_credentials(request) {
             let message = "the credentials were sent to the proxy in plain HTTP, where others can read them: use \
                            https://, and replace them";
             return Err(Refusal::forbidden(message));
         }
         Ok(())
+    }
+
+    /// Returns true if the client reached a trusted proxy in plain HTTP.
+    pub(crate) fn is_plain(&self, request: &Request) -> bool {
+        self.sent(request) && is_plain(request.headers())
+    }
+
+    /// Returns true if a trusted proxy sent the request.
+    fn sent(&self, request: &Request) -> bool {
+        let extensions = request.extensions();
+        extensions.get::<ProxiedBy>().is_some()
+            || extensions
+                .get::<Peer>()
+                .is_some_and(|Peer(peer)| self.trusts(peer.ip()))
     }
 }
 
@@ -96,10 +105,13 @@ fn is_plain(headers: &HeaderMap) -> bool {
     elements(headers, FORWARDED).any(forwarded) || elements(headers, FORWARDED_PROTO).any(is_http)
 }
 
-/// Returns true if the request has a token or a cookie, or may have a password in its body.
+/// Returns true if the request has a token, a cookie, the secret of an invitation or the code of a sign-in, or may have
+/// a password in its body.
 fn has_credentials(request: &Request) -> bool {
     let headers = request.headers();
-    headers.contains_key(AUTHORIZATION)
+    let query = request.uri().query().unwrap_or_default();
+    url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "secret" || name == "code")
+        || headers.contains_key(AUTHORIZATION)
         || headers.contains_key(COOKIE)
         || !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
 }
@@ -204,6 +216,22 @@ mod tests {
             both.extend(headers(FORWARDED, &[forwarded]));
             let found = proxies().client("10.0.0.1".parse().unwrap(), &both);
             assert_eq!(found, client.parse::<IpAddr>().unwrap(), "{forwarded} {usual}");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_the_query_is_a_credential() {
+        for (path, is_accepted) in [
+            ("/invitation?secret=x", false),
+            ("/sign-in/callback?state=x&code=y", false),
+            ("/device?user_code=x", true),
+            ("/sign-in?return_to=%2F", true),
+        ] {
+            let request = http::Request::get(path).header(FORWARDED_PROTO, "http");
+            let mut request = request.body(Body::empty()).unwrap();
+            request.extensions_mut().insert(Peer(([10, 0, 0, 1], 4711).into()));
+            let checked = proxies().check_transport(true, &request);
+            assert_eq!(checked.is_ok(), is_accepted, "{path}: {checked:?}");
         }
     }
 

@@ -104,9 +104,12 @@ pub fn replace(path: &Path, content: &str) -> Result<(), SecretFileError> {
     sync_folder_of(path)
 }
 
+/// Removes the file, unless another process has removed it.
 pub(crate) fn remove(path: &Path) -> Result<(), SecretFileError> {
-    std::fs::remove_file(path).map_err(unwritable(path))?;
-    sync_folder_of(path)
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(path)(error)),
+        _ => sync_folder_of(path),
+    }
 }
 
 /// Creates the directory with mode 0700, unless it exists.
@@ -228,6 +231,17 @@ mod tests {
             read(&folder.path().join("none")),
             Err(SecretFileError::Read { .. })
         ));
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        create(&path, "text").unwrap();
+        for _ in 0..2 {
+            remove(&path).unwrap();
+            assert!(!path.exists());
+        }
     }
 
     #[test]

@@ -117,7 +117,7 @@ const HEALTHY: [(&str, [u32; 2]); 68] = [
 
 /// Each alert with what makes it fire: the value of a series of the first replica, just over the edge. None: of neither
 /// replica.
-const TROUBLE: [(&str, &str, Option<u32>); 59] = [
+const TROUBLE: [(&str, &str, Option<u32>); 60] = [
     (
         "ClusterValidationFailed",
         r#"tidewaiter_cluster_verdict{cluster_name="c",verdict="failed"}"#,
@@ -302,6 +302,12 @@ const TROUBLE: [(&str, &str, Option<u32>); 59] = [
         "CloudCertificateExpiring",
         "tidewaiter_cloud_certificate_expires_seconds",
         Some(600_000),
+    ),
+    // The first certificate of ACME does not come.
+    (
+        "CloudCertificateExpiring",
+        "tidewaiter_cloud_certificate_expires_seconds",
+        Some(0),
     ),
     (
         "CloudRequestsFail",
