@@ -27,6 +27,7 @@ mod keys;
 mod labels;
 mod operators;
 mod page;
+mod pages;
 mod parts;
 mod people;
 mod pool;
@@ -42,6 +43,8 @@ mod upgrades;
 mod value;
 mod visit;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
@@ -50,6 +53,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 
+use self::pages::Pages;
 use super::state::AppState;
 
 /// The state of all pages.
@@ -58,6 +62,7 @@ pub(super) struct Console {
     pub(super) app: AppState,
     /// The API of this server.
     api: Router,
+    pages: Arc<Pages>,
 }
 
 const OPENER: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
@@ -89,7 +94,11 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .merge(below_organization(other_pages()))
         .merge(below_organization(cluster_pages()))
         .layer(axum::middleware::map_response(protect))
-        .with_state(Console { app, api })
+        .with_state(Console {
+            app,
+            api,
+            pages: Arc::default(),
+        })
 }
 
 /// Serves pages of an organization, whose paths begin with it.

@@ -254,8 +254,9 @@ pub(super) fn policies_table(policies: &[Value]) -> Markup {
     }
 }
 
-/// The change stream of the cluster, which ends with the session.
-pub(super) async fn events(visit: Visit) -> Response {
+/// The change stream of the cluster, which ends with the session. It is no page, and opens without a permit of one.
+pub(super) async fn events(mut visit: Visit) -> Response {
+    visit.session.permits.clear();
     let path = path(&visit).below("events");
     visit.api().response(Method::GET, &path, String::new(), None).await
 }
