@@ -18,6 +18,7 @@ use tracing::error;
 use crate::client::Path;
 use crate::models::InvalidField;
 use crate::server::Error;
+use crate::server::http::call::OfPage;
 use crate::server::http::errors::busy;
 use crate::server::refusal::Refusal;
 
@@ -184,6 +185,7 @@ impl Api {
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(peer);
         }
+        request.extensions_mut().insert(OfPage);
         let Ok(response) = self.router.clone().oneshot(request).await;
         response
     }
