@@ -17,6 +17,7 @@ mod cluster;
 mod clusters;
 mod command_line;
 mod controls;
+mod decisions;
 mod device;
 mod directory;
 mod effect;
@@ -184,6 +185,8 @@ fn cluster_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
         ("/attach", get(clusters::attach)),
         ("/clusters/{cluster}", get(cluster::show)),
         ("/clusters/{cluster}/events", get(cluster::events)),
+        ("/clusters/{cluster}/releases", post(decisions::release)),
+        ("/clusters/{cluster}/approvals", post(decisions::approve)),
         ("/clusters/{cluster}/keys", post(keys::create)),
         ("/clusters/{cluster}/keys/{id}/delete", post(keys::delete)),
         ("/clusters/{cluster}/labels", post(labels::create)),

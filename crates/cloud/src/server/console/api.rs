@@ -217,8 +217,17 @@ impl Problem {
 
 /// The object; `None` only if it does not exist.
 pub(super) fn if_found<T>(read: Result<T, Problem>) -> Result<Option<T>, Problem> {
+    unless(StatusCode::NOT_FOUND, read)
+}
+
+/// The object; `None` only if it is too large for the page.
+pub(super) fn if_fits<T>(read: Result<T, Problem>) -> Result<Option<T>, Problem> {
+    unless(TOO_LARGE, read)
+}
+
+fn unless<T>(status: StatusCode, read: Result<T, Problem>) -> Result<Option<T>, Problem> {
     match read {
-        Err(problem) if problem.status == StatusCode::NOT_FOUND => Ok(None),
+        Err(problem) if problem.status == status => Ok(None),
         read => read.map(Some),
     }
 }
@@ -283,11 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_does_not_exist_is_absent() {
+    fn only_what_does_not_exist_or_fit_is_absent() {
         let refused = |status| Err::<(), _>(Problem::from(Refusal::new(status, "refused")));
         assert_eq!(if_found(refused(StatusCode::NOT_FOUND)).unwrap(), None);
+        assert_eq!(if_fits(refused(TOO_LARGE)).unwrap(), None);
         for status in [StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS] {
             assert_eq!(if_found(refused(status)).unwrap_err().status, status);
+            assert_eq!(if_fits(refused(status)).unwrap_err().status, status);
         }
     }
 }
