@@ -17,6 +17,7 @@ mod cluster;
 mod clusters;
 mod command_line;
 mod controls;
+mod decisions;
 mod device;
 mod directory;
 mod effect;
@@ -27,6 +28,7 @@ mod keys;
 mod labels;
 mod operators;
 mod page;
+mod pages;
 mod parts;
 mod people;
 mod pool;
@@ -42,6 +44,8 @@ mod upgrades;
 mod value;
 mod visit;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state, map_response};
@@ -52,6 +56,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 
+use self::pages::Pages;
 use super::state::AppState;
 
 /// The state of all pages.
@@ -60,6 +65,7 @@ pub(super) struct Console {
     pub(super) app: AppState,
     /// The API of this server.
     api: Router,
+    pages: Arc<Pages>,
 }
 
 const OPENER: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
@@ -92,7 +98,11 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .merge(below_organization(cluster_pages()))
         .layer(from_fn_with_state(app.clone(), to_https))
         .layer(map_response(protect))
-        .with_state(Console { app, api })
+        .with_state(Console {
+            app,
+            api,
+            pages: Arc::default(),
+        })
 }
 
 /// Serves pages of an organization, whose paths begin with it.
@@ -178,6 +188,8 @@ fn cluster_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
         ("/attach", get(clusters::attach)),
         ("/clusters/{cluster}", get(cluster::show)),
         ("/clusters/{cluster}/events", get(cluster::events)),
+        ("/clusters/{cluster}/releases", post(decisions::release)),
+        ("/clusters/{cluster}/approvals", post(decisions::approve)),
         ("/clusters/{cluster}/keys", post(keys::create)),
         ("/clusters/{cluster}/keys/{id}/delete", post(keys::delete)),
         ("/clusters/{cluster}/labels", post(labels::create)),

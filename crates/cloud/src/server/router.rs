@@ -24,7 +24,7 @@ use super::access::permission::allow;
 use super::auth::authenticator::Token;
 use super::console;
 use super::http::body;
-use super::http::call::Call;
+use super::http::call::{Call, OfPage};
 use super::http::endpoint::{Endpoint, Output, Permission};
 use super::http::errors::{busy, failed, overloaded, refused};
 use super::http::headers::check_headers;
@@ -187,6 +187,7 @@ async fn answer(
             .into_owned()
             .collect(),
         body: Bytes::new(),
+        is_of_page: parts.extensions.get::<OfPage>().is_some(),
         caller,
         client,
         origin: Origin {

@@ -6,7 +6,7 @@ mod api_keys;
 mod catalogue;
 mod clusters;
 mod collection;
-mod decisions;
+pub(super) mod decisions;
 mod documents;
 mod idempotency;
 mod identities;

@@ -3,8 +3,12 @@
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method};
 use serde_json::json;
+use tidewaiter_testkit::eventually;
+use tokio::net::TcpStream;
 
+use crate::fire::connect;
 use crate::fixture::Fixture;
+use crate::stream::SOON;
 use crate::world::{Answer, PASSWORD, World, on_both};
 
 on_both!(
@@ -16,6 +20,9 @@ on_both!(
     an_upgrade_is_created_paused_and_aborted,
     an_api_key_is_in_one_page,
     a_page_follows_its_cluster,
+    a_stranger_sends_small_forms_and_few_at_once,
+    two_pages_of_a_person_are_made_at_once,
+    a_person_decides_about_what_a_cluster_reports,
 );
 
 const COOKIE: &str = "__Host-session";
@@ -199,6 +206,14 @@ async fn a_person_signs_in_and_out(world: World) {
     // The session is over everywhere, not only in this browser.
     let again = person.get(&clusters).await.is(303);
     assert!(again.header("location").starts_with("/sign-in?"), "{again:?}");
+    // With an invitation, the person can make an account.
+    let link = person.get("/invitation?secret=twi_none").await.is(303);
+    let form = person.get(&link.header("location")).await.is(200);
+    assert!(
+        form.body.contains("Become a member") && form.body.contains("twi_none"),
+        "{form:?}"
+    );
+    assert!(form.header("set-cookie").contains("Max-Age=0"), "{form:?}");
     world.get(token, "/v3/account").await.is(401);
 }
 
@@ -453,6 +468,10 @@ async fn an_upgrade_is_created_paused_and_aborted(world: World) {
     }
     let path = page(&fixture, &format!("/upgrades/{id}/abort"));
     let review = browser.post(&path, &[]).await.is(200);
+    // The cluster reports while the person reads the review.
+    let report = json!({"status": {"clusterStatus": "InProgress", "nodeStatuses": {"node-1": "Success"},
+        "nodes": 3, "done": 2}});
+    world.put(owner, &format!("{item}/status"), report).await.is(200);
     browser.confirm(&path, &review, &[]).await.is(303);
     let shown = state().await;
     assert!(shown.contains(">Aborted<") && !shown.contains(">Resume<"), "{shown}");
@@ -513,4 +532,120 @@ async fn a_page_follows_its_cluster(world: World) {
         "{cluster:?}"
     );
     assert_eq!(cluster.body.matches("data-live").count(), 7, "{cluster:?}");
+}
+
+/// Begins to send a form of 60,000 bytes, as a page of this server does.
+async fn unfinished(world: &World, path: &str, token: &str, begun: &str) -> TcpStream {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nsec-fetch-site: same-origin\r\ncookie: {COOKIE}={token}\r\n\
+         content-length: 60000\r\n\r\n{begun}"
+    );
+    connect(world, 1, &head).await
+}
+
+/// Waits until a request is refused because there are too many.
+async fn refused(request: impl AsyncFn() -> Answer) {
+    eventually("too many requests", SOON, async || {
+        match request().await.status.as_u16() {
+            429 => Ok(()),
+            status => Err(status),
+        }
+    })
+    .await;
+}
+
+async fn a_stranger_sends_small_forms_and_few_at_once(world: World) {
+    let nobody = Browser::of(&world, "");
+    let large = "a".repeat(8 * 1024);
+    for path in ["/sign-in", "/invitation"] {
+        for fields in [vec![("secret", &*large)], vec![("a", ""); 65]] {
+            nobody.send(&world.base, path, &fields).await.is(413);
+        }
+        let read = nobody.send(&world.base, path, &[("a", ""); 64]).await;
+        assert_ne!(read.status.as_u16(), 413, "{path}: {read:?}");
+    }
+    // Forms that do not arrive take the places of their address.
+    let mut open = Vec::new();
+    for _ in 0..16 {
+        open.push(unfinished(&world, "/sign-in", "", "").await);
+    }
+    refused(async || nobody.send(&world.base, "/sign-in", &[("email", "a")]).await).await;
+}
+
+async fn two_pages_of_a_person_are_made_at_once(world: World) {
+    let fixture = Fixture::new(world).await;
+    let (world, member) = (&fixture.world, fixture.token("member"));
+    // A form with so many bytes has eight seconds, and a page waits for five.
+    let begun = "a".repeat(50_000);
+    let _open = [
+        unfinished(world, "/account", member, &begun).await,
+        unfinished(world, "/account", member, &begun).await,
+    ];
+    let (browser, other) = (Browser::of(world, member), Browser::of(world, fixture.token("owner")));
+    refused(async || browser.get("/account").await).await;
+    other.get("/account").await.is(200);
+}
+
+async fn a_person_decides_about_what_a_cluster_reports(world: World) {
+    const PLUGIN: &str = "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e";
+    const REVISION: &str = "0123456789ab";
+    let fixture = Fixture::new(world).await;
+    let (world, cluster) = (&fixture.world, fixture.token("cluster"));
+    let browser = |name| Browser::of(world, fixture.token(name));
+    let inside = fixture.near("/clusters/{cluster_id}");
+    let report = async |revision: &str| {
+        let held = json!({"revision": revision, "deletions": 6, "names": ["zone-a"], "reason": "many at once"});
+        let waiting = json!({"version": "1.1.0", "digest": "abc", "creates": 1, "diff": ["create ConfigMap a/b"]});
+        let report = json!({
+            "synced": false, "accepts_releases": true,
+            "kinds": [{"kind": "ClusterLabel", "held": held},
+                {"kind": "User", "held": held, "refused_objects": 1, "refused": [{"id": "bob", "reason": "no key"}]}],
+            "plugins": [{"id": PLUGIN, "name": "metrics/prometheus", "state": "Blocked", "waiting": waiting}],
+            "agents": {"nodes": 5, "reporting": 4},
+        });
+        world.put(cluster, &format!("{inside}/report"), report).await.is(200);
+    };
+    report(REVISION).await;
+    let list = fixture.near.path("/organizations/{organization_id}/clusters");
+    let list = browser("read_only").get(&list).await.is(200);
+    for part in [
+        "Not synced",
+        "6 ClusterLabel, 6 User",
+        "0/1, 1 to approve",
+        "4/5",
+        "just now",
+    ] {
+        assert!(list.body.contains(part), "{part}: {list:?}");
+    }
+    // What takes access away is an owner's.
+    for (name, releases, approvals) in [("owner", 2, 1), ("admin", 1, 1), ("read_only", 0, 0)] {
+        let shown = browser(name).get(&page(&fixture, "")).await.is(200);
+        assert_page(&shown);
+        let buttons = ["/releases\"", "/approvals\""].map(|path| shown.body.matches(path).count());
+        assert_eq!(buttons, [releases, approvals], "{name}: {shown:?}");
+        for part in ["many at once", "bob: no key", "create ConfigMap a/b", "Blocked"] {
+            assert!(shown.body.contains(part), "{part}: {shown:?}");
+        }
+    }
+    let release = [("kind", "User"), ("revision", REVISION)];
+    let approval = [("plugin", PLUGIN), ("digest", "abc")];
+    let owner = browser("owner");
+    for (list, fields, part) in [
+        ("/releases", &release, "zone-a"),
+        ("/approvals", &approval, "create ConfigMap a/b"),
+    ] {
+        let path = page(&fixture, list);
+        let review = owner.post(&path, fields).await.is(200);
+        assert_page(&review);
+        assert!(review.body.contains(part), "{review:?}");
+        browser("member").confirm(&path, &review, fields).await.is(403);
+        owner.confirm(&path, &review, fields).await.is(303);
+    }
+    let decisions = world.get(cluster, &format!("{inside}/decisions")).await.is(200).json();
+    assert_eq!(decisions.as_array().unwrap().len(), 2, "{decisions}");
+    report("ffffffffffff").await;
+    let path = page(&fixture, "/releases");
+    let stale = owner.post(&path, &release).await.is(200);
+    assert!(stale.body.contains("meanwhile"), "{stale:?}");
+    owner.confirm(&path, &stale, &release).await.is(409);
 }

@@ -22,7 +22,7 @@ use crate::world::{PASSWORD, World};
 const EMAIL: &str = "olivia@example.org";
 
 /// A connection from 127.0.0.`last`.
-async fn connect(world: &World, last: u8, text: &str) -> TcpStream {
+pub async fn connect(world: &World, last: u8, text: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, last], 0).into()).unwrap();
     let address: SocketAddr = world.base.trim_start_matches("http://").parse().unwrap();

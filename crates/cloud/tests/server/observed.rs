@@ -109,6 +109,15 @@ async fn reads_of_credentials_and_issued_tokens_are_counted(world: World) {
             .await
             .is(200);
     }
+    // A page has none, and neither does the request that it sends for the registry.
+    for page in ["/registries", "/registries/{id}"] {
+        let page = fixture.near.path(&format!("/organizations/{{organization_id}}{page}"));
+        let page = world.request("", Method::GET, &page);
+        world
+            .send(page.header("cookie", format!("__Host-session={owner}")))
+            .await
+            .is(200);
+    }
     // A change that changes nothing shows them, too; a 304 does not, and neither does a list without credentials.
     world
         .patch(owner, &format!("{registries}/{registry}"), json!({}))

@@ -1,7 +1,6 @@
 //! The reports of clusters: the columns of a table, and the wait until the clusters have followed changes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -9,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tidewaiter_cloud::client::Path;
 use tidewaiter_cloud::models::Kind;
+use tidewaiter_cloud::reports;
 use tidewaiter_kit::SystemClock;
 
 use super::output::note;
@@ -64,14 +64,9 @@ pub(super) fn row(cluster: &Value) -> Value {
         return row;
     }
     row["synced"] = json!(if report["synced"] == true { "yes" } else { "no" });
-    let held: Vec<String> = kinds(report).filter_map(held).collect();
-    row["held"] = if held.is_empty() {
-        Value::Null
-    } else {
-        json!(held.join(", "))
-    };
-    row["plugins"] = plugins(report);
-    row["agents"] = agents(&report["agents"]);
+    row["held"] = json!(reports::held(report));
+    row["plugins"] = json!(reports::plugins(report));
+    row["agents"] = json!(reports::agents(report));
     row["last_seen"] = report["reported_at"].clone();
     row
 }
@@ -82,45 +77,6 @@ fn kinds(report: &Value) -> impl Iterator<Item = &Value> {
 
 fn number(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_default()
-}
-
-/// The number of held changes of a kind: `4 User`.
-fn held(kind: &Value) -> Option<String> {
-    let held = kind.get("held").filter(|held| !held.is_null())?;
-    let count = number(held, "deletions") + number(held, "additions");
-    Some(format!("{count} {}", text(kind, "kind")))
-}
-
-/// The number of plugins that are ready, of all, and of those with a version that awaits approval.
-fn plugins(report: &Value) -> Value {
-    let Some(plugins) = report["plugins"].as_array().filter(|plugins| !plugins.is_empty()) else {
-        return Value::Null;
-    };
-    let ready = plugins.iter().filter(|plugin| plugin["ready"] == true).count();
-    let waiting = plugins.iter().filter(|plugin| plugin["waiting"].is_object()).count();
-    json!(match waiting {
-        0 => format!("{ready}/{}", plugins.len()),
-        _ => format!("{ready}/{}, {waiting} to approve", plugins.len()),
-    })
-}
-
-/// The number of nodes with a report of their agent, and of those among them with trouble.
-fn agents(agents: &Value) -> Value {
-    if agents.is_null() {
-        return Value::Null;
-    }
-    let mut shown = format!("{}/{}", number(agents, "reporting"), number(agents, "nodes"));
-    for (field, words) in [
-        ("not_applied", "not applied"),
-        ("stale", "stale"),
-        ("foreign_lines", "with foreign lines"),
-    ] {
-        let count = number(agents, field);
-        if count > 0 {
-            let _ = write!(shown, ", {count} {words}");
-        }
-    }
-    json!(shown)
 }
 
 /// A change that was made, which clusters have to follow.
@@ -244,7 +200,7 @@ fn progress(report: Option<&Value>, made: &[&Made], now: Timestamp) -> Progress 
 
 fn of_kind(kind: &Value, made: &Made) -> Progress {
     let (name, error) = (text(kind, "kind"), text(kind, "error"));
-    if let Some(held) = held(kind) {
+    if let Some(held) = reports::held_of_kind(kind) {
         return Progress::Behind(format!("{held} held: {}", text(&kind["held"], "reason")));
     }
     if !error.is_empty() {

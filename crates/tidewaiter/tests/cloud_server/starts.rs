@@ -91,6 +91,7 @@ async fn two_commands_serve_https_on_this_machine_and_the_printed_login_trusts_i
     let program = Program::new(env!("CARGO_BIN_EXE_tidewaiter"))
         .name("login")
         .args(words.into_iter().skip(1))
+        .env("XDG_CONFIG_HOME", place.scratch.path().display().to_string())
         .env("TIDEWAITER_CLOUD_PASSWORD", PASSWORD);
     let (code, said) = place.run_program(program).await;
     assert_eq!(code, 0, "{said}");

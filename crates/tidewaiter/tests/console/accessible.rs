@@ -1,8 +1,9 @@
 //! Every page in light and dark, narrow and wide: no rule of axe-core is violated, and nothing is wider than the window.
 
+use reqwest::Method;
 use serde_json::json;
 
-use crate::world::{EMAIL, On};
+use crate::world::{Ask, EMAIL, On};
 use crate::{Scene, page};
 
 const WIDTHS: [u32; 4] = [360, 390, 1440, 2560];
@@ -23,6 +24,16 @@ async fn nobody_is_kept_from_a_page() {
         .post(&land.token, &land.nodes, &json!({"name": "node-1"}))
         .await
         .is(201);
+    let held = json!({"revision": "0123456789ab", "deletions": 6, "names": ["zone"], "reason": "many at once"});
+    let waiting = json!({"version": "1.1.0", "digest": "abc", "creates": 1, "diff": ["create ConfigMap a/b"]});
+    let report = json!({"synced": false, "accepts_releases": true,
+        "kinds": [{"kind": "User", "held": held, "refused_objects": 1, "refused": [{"id": "bob", "reason": "no key"}]}],
+        "plugins": [{"id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "name": "metrics/prometheus", "state": "Blocked",
+            "waiting": waiting}],
+        "agents": {"nodes": 5, "reporting": 4}});
+    let path = format!("{}/report", land.cluster);
+    let sent = server.send(&land.api_key, Method::PUT, &path, Ask::body(&report)).await;
+    sent.unwrap().is(200);
     let cluster = page(&land.cluster);
     let organization = page(&land.organization);
     let pages = [

@@ -116,8 +116,19 @@ async fn sees_changes(browser: &Browser, scene: &Scene) {
     let (server, land) = (&scene.server, &scene.land);
     browser.open(&page(&land.cluster)).await;
     let label = |name: &str| json!({"key": format!("cluster.containership.io/{name}"), "value": "a"});
-    server.post(&land.token, &land.labels, &label("first")).await.is(201);
-    browser.shows_in("#label-list", "cluster.containership.io/first").await;
+    // Neither does a page wait for an end of the changes, nor is it read for each of them.
+    let watch = "window.reads = []; const read = window.fetch;
+        window.fetch = (...all) => { window.reads.push(performance.now()); return read(...all); };
+        window.changes = setInterval(() => document.dispatchEvent(new Event('focusout')), 50);";
+    browser.run(watch, Vec::new()).await;
+    for name in ["first", "next"] {
+        server.post(&land.token, &land.labels, &label(name)).await.is(201);
+        let shown = format!("cluster.containership.io/{name}");
+        browser.shows_in("#label-list", &shown).await;
+    }
+    let pauses = "clearInterval(window.changes); const all = window.reads;
+        return all.length > 1 && all.slice(1).every((at, index) => at - all[index] >= 1900);";
+    assert_eq!(browser.run(pauses, Vec::new()).await, true);
     browser.fill("key", "cluster.containership.io/typed").await;
     browser.run("document.activeElement.blur()", Vec::new()).await;
     server.post(&land.token, &land.labels, &label("second")).await.is(201);

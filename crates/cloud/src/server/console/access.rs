@@ -187,7 +187,7 @@ fn described(visit: &Visit, directory: &Directory, binding: &Value) -> Markup {
 }
 
 pub(super) async fn grant_form(visit: Visit) -> Response {
-    let content = visit.directory().await.map(|directory| {
+    let content = visit.names().await.map(|directory| {
         let selected = |name| visit.query.get(name).unwrap_or_default();
         let fields = html! {
             p { "The role is for a person or for a team." }

@@ -1,12 +1,14 @@
 //! The API of this server, as a page uses it: in the same process, with the token of the signed-in person.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue, IF_MATCH, LINK};
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tidewaiter_kit::Chain;
 use tidewaiter_kit::serve::Peer;
@@ -16,11 +18,15 @@ use tracing::error;
 use crate::client::Path;
 use crate::models::InvalidField;
 use crate::server::Error;
+use crate::server::http::call::OfPage;
 use crate::server::http::errors::busy;
 use crate::server::refusal::Refusal;
 
-/// The maximum size of a response that a page reads, in bytes: lists are read in pages.
-const MAX_RESPONSE: usize = 8 * 1024 * 1024;
+/// The maximum size of all responses that a page reads, in bytes.
+const MAX_READ: usize = 8 * 1024 * 1024;
+
+/// The status of a page that reads more, and of a response of the API that is too large.
+pub(super) const TOO_LARGE: StatusCode = StatusCode::INSUFFICIENT_STORAGE;
 
 /// The number of items of a list that are read at a time.
 const LIST_PAGE: u32 = 1_000;
@@ -33,12 +39,13 @@ const PASSED: [HeaderName; 4] = [
     HeaderName::from_static("x-forwarded-proto"),
 ];
 
-/// The API, with one browser's address and token.
-#[derive(Clone)]
+/// The API for one page, with the browser's address and token.
 pub(super) struct Api {
     router: Router,
     peer: Option<Peer>,
     headers: HeaderMap,
+    /// The bytes of all responses that were read.
+    read_bytes: AtomicUsize,
 }
 
 /// A successful response.
@@ -74,6 +81,7 @@ impl Api {
             router: router.clone(),
             peer,
             headers,
+            read_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -93,6 +101,11 @@ impl Api {
 
     /// Reads a list, page by page.
     pub(super) async fn all(&self, path: Path) -> Result<Vec<Value>, Problem> {
+        self.all_with(path, &[]).await
+    }
+
+    /// Reads a list, and keeps only these fields of its items, or all without any.
+    pub(super) async fn all_with(&self, path: Path, fields: &[&str]) -> Result<Vec<Value>, Problem> {
         let mut items = Vec::new();
         let mut after = None;
         loop {
@@ -102,8 +115,11 @@ impl Api {
                 None => page,
             });
             let answer = answer.await?;
-            if let Value::Array(page) = answer.value {
-                items.extend(page);
+            if let Value::Array(mut page) = answer.value {
+                for item in page.iter_mut().filter_map(Value::as_object_mut) {
+                    item.retain(|name, _| fields.is_empty() || fields.contains(&name.as_str()));
+                }
+                items.append(&mut page);
             }
             after = answer.after;
             if after.is_none() {
@@ -123,11 +139,7 @@ impl Api {
         let body = body.map(Value::to_string).unwrap_or_default();
         let response = self.response(method, &path, body, if_match).await;
         let (parts, body) = response.into_parts();
-        let read = Limited::new(body, MAX_RESPONSE).collect().await;
-        let bytes = read.map(http_body_util::Collected::to_bytes).map_err(|_| {
-            let message = "the response has more bytes than a page can show";
-            Problem::from(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message))
-        })?;
+        let bytes = self.read(body).await?;
         if !parts.status.is_success() {
             return Err(Problem::of(parts.status, &bytes));
         }
@@ -144,6 +156,21 @@ impl Api {
         })
     }
 
+    /// The whole body of a response, which counts for the page.
+    async fn read(&self, mut body: Body) -> Result<Bytes, Problem> {
+        let mut whole = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| busy("a response of this server ended early"))?;
+            let data = frame.into_data().unwrap_or_default();
+            if self.read_bytes.fetch_add(data.len(), Ordering::Relaxed) + data.len() > MAX_READ {
+                let message = "what the page shows is larger than 8 MiB: use the command line, tidewaiter cloud get";
+                return Err(Refusal::new(TOO_LARGE, message).into());
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok(whole.freeze())
+    }
+
     /// The response as it is, for a stream.
     pub(super) async fn response(&self, method: Method, path: &Path, body: String, if_match: Option<&str>) -> Response {
         let mut request = Request::new(Body::from(body));
@@ -158,6 +185,7 @@ impl Api {
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(peer);
         }
+        request.extensions_mut().insert(OfPage);
         let Ok(response) = self.router.clone().oneshot(request).await;
         response
     }
@@ -184,6 +212,23 @@ impl Problem {
             message: message.to_owned(),
             field: text("/field").unwrap_or_default().to_owned(),
         }
+    }
+}
+
+/// The object; `None` only if it does not exist.
+pub(super) fn if_found<T>(read: Result<T, Problem>) -> Result<Option<T>, Problem> {
+    unless(StatusCode::NOT_FOUND, read)
+}
+
+/// The object; `None` only if it is too large for the page.
+pub(super) fn if_fits<T>(read: Result<T, Problem>) -> Result<Option<T>, Problem> {
+    unless(TOO_LARGE, read)
+}
+
+fn unless<T>(status: StatusCode, read: Result<T, Problem>) -> Result<Option<T>, Problem> {
+    match read {
+        Err(problem) if problem.status == status => Ok(None),
+        read => read.map(Some),
     }
 }
 
@@ -217,4 +262,43 @@ fn cursor(link: &str) -> Option<String> {
     pairs
         .find(|(name, _)| name == "after")
         .map(|(_, value)| value.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_page_reads_a_limited_number_of_bytes_in_all() {
+        let half = format!("[\"{}\"]", "x".repeat(MAX_READ / 2 - 4));
+        let router = Router::new().route("/v3/users", get(move || async move { half }));
+        let api = Api::new(&router, None, &HeaderMap::new());
+        for _ in 0..2 {
+            api.get(Path::new(["users"])).await.unwrap();
+        }
+        let refused = api.get(Path::new(["users"])).await.err().unwrap();
+        assert_eq!(refused.status, TOO_LARGE);
+        assert!(refused.message.contains("tidewaiter cloud get"), "{}", refused.message);
+    }
+
+    #[tokio::test]
+    async fn a_list_is_read_with_the_fields_that_a_page_uses() {
+        let router = Router::new().route("/v3/users", get(|| async { r#"[{"id": "a", "ssh_keys": []}]"# }));
+        let api = Api::new(&router, None, &HeaderMap::new());
+        let users = api.all_with(Path::new(["users"]), &["id", "name"]).await.unwrap();
+        assert_eq!(users, [serde_json::json!({"id": "a"})]);
+    }
+
+    #[test]
+    fn only_what_does_not_exist_or_fit_is_absent() {
+        let refused = |status| Err::<(), _>(Problem::from(Refusal::new(status, "refused")));
+        assert_eq!(if_found(refused(StatusCode::NOT_FOUND)).unwrap(), None);
+        assert_eq!(if_fits(refused(TOO_LARGE)).unwrap(), None);
+        for status in [StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS] {
+            assert_eq!(if_found(refused(status)).unwrap_err().status, status);
+            assert_eq!(if_fits(refused(status)).unwrap_err().status, status);
+        }
+    }
 }

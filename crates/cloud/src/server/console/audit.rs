@@ -99,7 +99,7 @@ pub(super) async fn show(visit: Visit) -> Response {
 async fn of_organization(visit: &Visit) -> Result<Markup, Problem> {
     // First, because only admins may read it.
     visit.api().get(visit.list("audit").query("limit", 1)).await?;
-    let directory = visit.directory().await?;
+    let directory = visit.names().await?;
     let filter = Filter::of(&visit.query, Some(&directory));
     let part = read(visit.api(), visit.list("audit"), visit.query.filled("before"), &filter).await?;
     Ok(content(

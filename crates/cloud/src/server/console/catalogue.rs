@@ -6,7 +6,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::api::Problem;
+use super::api::{Problem, TOO_LARGE, if_found};
 use super::controls::{facts, next, table};
 use super::parts::breadcrumbs;
 use super::value::{list, text};
@@ -16,6 +16,8 @@ use crate::client::Path;
 /// The number of clusters whose plugins a page shows, and of those that are read at once.
 const CLUSTERS: usize = 50;
 const AT_ONCE: usize = 8;
+/// The maximum size of a document in a page, in bytes.
+const MAX_SHOWN: usize = 256 * 1024;
 
 pub(super) async fn show_all(visit: Visit) -> Response {
     let content = visit.api().get(Path::new(["plugins"])).await.map(|answer| {
@@ -96,7 +98,8 @@ async fn definition(visit: &Visit) -> Result<Markup, Problem> {
 async fn installed(visit: &Visit, clusters: &[Value]) -> Result<Markup, Problem> {
     let plugins = |cluster: Value| async move {
         let path = visit.list("clusters").below(text(&cluster, "id")).below("plugins");
-        let plugins = visit.api().all(path).await?;
+        // A cluster that is deleted meanwhile has none.
+        let plugins = if_found(visit.api().all(path).await)?.unwrap_or_default();
         Ok::<_, Problem>((cluster, plugins))
     };
     let reads: Vec<_> = clusters.iter().cloned().map(plugins).collect();
@@ -136,21 +139,28 @@ fn kubernetes(version: &Value) -> Markup {
     }
 }
 
+/// The path of the version of the page in the API.
+fn version_path(visit: &Visit) -> Path {
+    let versions = definition_path(visit).below("versions");
+    versions.below(visit.parameter("version"))
+}
+
 pub(super) async fn show_version(visit: Visit) -> Response {
     let content = version(&visit).await;
     visit.page("Version of a plugin", content)
 }
 
 async fn version(visit: &Visit) -> Result<Markup, Problem> {
-    let path = definition_path(visit)
-        .below("versions")
-        .below(visit.parameter("version"));
+    let path = version_path(visit);
     let version = visit.api().get(path.clone()).await?.value;
-    let manifests = match visit.api().get(path.below("manifests")).await {
-        Ok(answer) => Some(answer.value),
+    let path = path.below("manifests");
+    let manifests = match visit.api().get(path.clone()).await {
+        Ok(answer) => Some(document(&answer.value, &path)),
+        Err(problem) if problem.status == TOO_LARGE => Some(too_large(&path)),
         Err(problem) if [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&problem.status) => None,
         Err(problem) => return Err(problem),
     };
+    let schema = version.get("configuration_schema").unwrap_or(&Value::Null);
     Ok(html! {
         (facts(&[
             ("Plugin", html! { a href=(here(visit)) { (visit.parameter("implementation")) } }),
@@ -158,15 +168,37 @@ async fn version(visit: &Visit) -> Result<Markup, Problem> {
             ("Kubernetes", kubernetes(&version)),
         ]))
         h2 { "Configuration" }
-        pre tabindex="0" { (document(version.get("configuration_schema"))) }
-        @if manifests.is_some() {
+        (document(schema, &version_path(visit)))
+        @if let Some(manifests) = &manifests {
             h2 { "Manifests" }
-            pre tabindex="0" { (document(manifests.as_ref())) }
+            (manifests)
         }
     })
 }
 
-/// The document as text.
-fn document(document: Option<&Value>) -> String {
-    serde_json::to_string_pretty(&document).unwrap_or_default()
+/// The document at `path` as text.
+fn document(document: &Value, path: &Path) -> Markup {
+    let text = serde_json::to_string_pretty(document).unwrap_or_default();
+    if text.len() > MAX_SHOWN {
+        return too_large(path);
+    }
+    html! { pre tabindex="0" { (text) } }
+}
+
+/// The place of a document that no page shows.
+fn too_large(path: &Path) -> Markup {
+    html! { p.hint { "Too large for a page: get " code { (path.uri()) } " of the API." } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_document_is_named_and_not_shown() {
+        let path = Path::new(["plugins"]);
+        let shown = |length: usize| document(&Value::from("x".repeat(length)), &path).into_string();
+        assert!(shown(MAX_SHOWN - 2).contains("xxx"));
+        assert_eq!(shown(MAX_SHOWN - 1), too_large(&path).into_string());
+    }
 }

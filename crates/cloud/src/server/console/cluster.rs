@@ -11,10 +11,9 @@ use super::controls::{ROWS, facts, next, table, time};
 use super::labels::{Labelled, labels_table};
 use super::page::failed;
 use super::parts::{ago, breadcrumbs, live};
-use super::report::tree;
 use super::value::text;
 use super::visit::Visit;
-use super::{keys, upgrades};
+use super::{keys, report as reported, upgrades};
 use crate::client::Path;
 
 /// What the API has of a cluster.
@@ -81,7 +80,7 @@ async fn everything(visit: &Visit) -> Result<Found, Problem> {
         all("plugins")
     )?;
     let (upgrades, keys, nodes) = futures::try_join!(all("upgrades"), keys, nodes(visit, path.clone().below("nodes")))?;
-    let report = report(visit, path).await;
+    let report = report(visit, path).await?;
     Ok(Found {
         cluster,
         pools,
@@ -144,8 +143,7 @@ fn summary(visit: &Visit, found: &Found) -> Markup {
             ("ID", html! { code { (text(cluster, "id")) } }),
         ]))
         @if let Some(report) = &found.report {
-            h2 { "Report of the coordinator" }
-            (tree(report, visit.session.now))
+            (reported::section(visit, report))
         }
     }
 }
@@ -254,8 +252,9 @@ pub(super) fn policies_table(policies: &[Value]) -> Markup {
     }
 }
 
-/// The change stream of the cluster, which ends with the session.
-pub(super) async fn events(visit: Visit) -> Response {
+/// The change stream of the cluster, which ends with the session. It is no page, and opens without a permit of one.
+pub(super) async fn events(mut visit: Visit) -> Response {
+    visit.session.permits.clear();
     let path = path(&visit).below("events");
     visit.api().response(Method::GET, &path, String::new(), None).await
 }

@@ -1,38 +1,36 @@
 //! The clusters of an organization, and how another one is attached.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::response::Response;
-use futures::future::join_all;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::Console;
-use super::api::Problem;
+use super::api::{Problem, if_fits, if_found};
 use super::controls::{next, table};
 use super::parts::{ago, badge, live};
+use super::report::synced;
 use super::upgrades::{in_progress, upgrade_badge};
 use super::value::text;
 use super::visit::Visit;
 use crate::client::Path;
+use crate::reports::{agents, held, plugins};
 
-/// The clusters of a page. Each takes two more requests, for its report and its upgrades.
+/// The clusters of a page. Each takes one more request, for its upgrades.
 const ROWS: usize = 25;
+/// The number of requests for upgrades at once.
+const AT_ONCE: usize = 8;
 
-/// A cluster with what is known of it beside its object.
-struct Row {
-    cluster: Value,
-    report: Option<Value>,
-    upgrade: Option<Value>,
-}
+/// A cluster and its upgrade in progress.
+type Row = (Value, Option<Value>);
 
 /// The report of the coordinator about the cluster at `path`; `None` if there is none.
-pub(super) async fn report(visit: &Visit, path: Path) -> Option<Value> {
-    visit
-        .api()
-        .get(path.below("report"))
-        .await
-        .ok()
-        .map(|answer| answer.value)
+pub(super) async fn report(visit: &Visit, path: Path) -> Result<Option<Value>, Problem> {
+    let report = if_found(visit.api().get(path.below("report")).await)?;
+    Ok(report.map(|answer| answer.value))
 }
 
 /// The status of an object: its type and its message.
@@ -58,37 +56,57 @@ async fn content(visit: &Visit) -> Result<Markup, Problem> {
     });
     let mut answer = answer.await?;
     let clusters = answer.value.as_array_mut().map(std::mem::take).unwrap_or_default();
-    let rows = join_all(clusters.into_iter().map(|cluster| row(visit, cluster))).await;
+    let reads: Vec<_> = clusters.into_iter().map(|cluster| row(visit, cluster)).collect();
+    let rows: Vec<Row> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+    // Last, because the other requests fail once these are too large.
+    let reports = reports(visit).await?;
     Ok(html! {
-        (live("clusters", &clusters_table(visit, &rows)))
+        (live("clusters", &clusters_table(visit, &rows, reports.as_ref())))
         (next(&visit.page_path("clusters"), answer.after.as_deref()))
         @if visit.is_admin() { p { a.button href=(visit.page_path("attach")) { "Attach a cluster" } } }
     })
 }
 
-async fn row(visit: &Visit, cluster: Value) -> Row {
-    let path = visit.list("clusters").below(text(&cluster, "id"));
-    let upgrades = visit.api().all(path.clone().below("upgrades"));
-    let (report, upgrades) = futures::join!(report(visit, path), upgrades);
-    let upgrade = upgrades.unwrap_or_default().into_iter().rfind(in_progress);
-    Row {
-        cluster,
-        report,
-        upgrade,
-    }
+async fn row(visit: &Visit, cluster: Value) -> Result<Row, Problem> {
+    let path = visit.list("clusters").below(text(&cluster, "id")).below("upgrades");
+    let upgrades = if_found(visit.api().all(path).await)?.unwrap_or_default();
+    Ok((cluster, upgrades.into_iter().rfind(in_progress)))
 }
 
-fn clusters_table(visit: &Visit, rows: &[Row]) -> Markup {
-    let headers = ["Name", "Health", "Version", "Environment", "Last seen", "Upgrade"];
+/// The last reports of all clusters, by the ids of these; `None` if they are too large for a page.
+async fn reports(visit: &Visit) -> Result<Option<HashMap<String, Value>>, Problem> {
+    let by_id = |report: Value| (text(&report, "cluster_id").to_owned(), report);
+    let reports = if_fits(visit.api().all(visit.list("reports")).await)?;
+    Ok(reports.map(|reports| reports.into_iter().map(by_id).collect()))
+}
+
+fn clusters_table(visit: &Visit, rows: &[Row], reports: Option<&HashMap<String, Value>>) -> Markup {
+    let headers = [
+        "Name",
+        "Health",
+        "Version",
+        "Environment",
+        "Synced",
+        "Held",
+        "Plugins",
+        "Agents",
+        "Last seen",
+        "Upgrade",
+    ];
     let markup = html! {
-        @for Row { cluster, report, upgrade } in rows {
+        @for (cluster, upgrade) in rows {
             @let id = text(cluster, "id");
+            @let report = reports.and_then(|reports| reports.get(id)).unwrap_or(&Value::Null);
             tr {
                 td { a href=(visit.page_path(&format!("clusters/{id}"))) title=(id) { (text(cluster, "name")) } }
                 td { (status(cluster)) }
                 td { (text(cluster, "version")) }
                 td { (text(cluster, "environment")) }
-                td { @if let Some(report) = report { (ago(text(report, "last_seen"), visit.session.now)) } }
+                td { (synced(report)) }
+                td { (held(report).unwrap_or_default()) }
+                td { (plugins(report).unwrap_or_default()) }
+                td { (agents(report).unwrap_or_default()) }
+                td { (ago(text(report, "reported_at"), visit.session.now)) }
                 td {
                     @if let Some(upgrade) = upgrade {
                         @let path = visit.page_path(&format!("clusters/{id}/upgrades/{}", text(upgrade, "id")));
@@ -99,6 +117,9 @@ fn clusters_table(visit: &Visit, rows: &[Row]) -> Markup {
         }
     };
     html! {
+        @if reports.is_none() {
+            p.hint { "The reports are too large for a page: run " code { "tidewaiter cloud get clusters" } "." }
+        }
         @if rows.is_empty() { p.empty { "There are no clusters." } } @else { (table("Clusters", &headers, &markup)) }
     }
 }

@@ -6,7 +6,9 @@
 "use strict";
 
 (() => {
+  // Changes within this time are read together, and two readings are this far apart.
   const DEBOUNCE = 300;
+  const MIN_INTERVAL = 2_000;
   const MIN_RETRY = 1_000;
   const MAX_RETRY = 60_000;
   // A page without a stream is read again after this time; one with a stream, for what no stream reports, later.
@@ -60,15 +62,17 @@
 
   let isWanted = false;
   let isReading = false;
-  let timer;
+  let timer = null;
+  let lastRead = -MIN_INTERVAL;
 
   function schedule() {
     isWanted = true;
-    clearTimeout(timer);
-    timer = setTimeout(refresh, DEBOUNCE);
+    // A timer that each change restarted would never end while changes go on.
+    timer ??= setTimeout(refresh, Math.max(DEBOUNCE, lastRead + MIN_INTERVAL - performance.now()));
   }
 
   async function refresh() {
+    timer = null;
     if (isReading || document.hidden || isBusy()) return;
     isReading = true;
     isWanted = false;
@@ -84,6 +88,7 @@
       // The next change or the next poll tries again.
     } finally {
       isReading = false;
+      lastRead = performance.now();
       if (isWanted) schedule();
     }
   }

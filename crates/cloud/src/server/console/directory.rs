@@ -12,6 +12,9 @@ use super::value::{list, text};
 use crate::client::Path;
 use crate::models::values::EndTime;
 
+/// The fields of its objects that pages use. The last one, the rules of roles, is kept only where they are shown.
+static FIELDS: [&str; 7] = ["id", "name", "email", "role", "user_ids", "user_ends", "rules"];
+
 /// The path of an organization in the API.
 pub(super) fn organization(id: &str) -> Path {
     Path::new(["organizations", id])
@@ -44,9 +47,10 @@ pub(super) struct Bindings {
 }
 
 impl Directory {
-    /// Reads the lists of an organization.
-    pub(super) async fn read(api: &Api, id: &str) -> Result<Self, Problem> {
-        let all = |segment| api.all(organization(id).below(segment));
+    /// Reads the lists of an organization, with the rules of roles if `has_rules`.
+    pub(super) async fn read(api: &Api, id: &str, has_rules: bool) -> Result<Self, Problem> {
+        let fields = if has_rules { &FIELDS[..] } else { &FIELDS[..6] };
+        let all = |segment| api.all_with(organization(id).below(segment), fields);
         let (users, teams) = futures::try_join!(all("users"), all("teams"))?;
         let (roles, clusters) = futures::try_join!(all("roles"), all("clusters"))?;
         Ok(Self::new(id, [users, teams, roles, clusters]))

@@ -2,13 +2,20 @@
 
 use axum::body::Body;
 use bytes::Bytes;
+use http::StatusCode;
 
 use super::Console;
 use super::api::Problem;
 use crate::server::http::body::read_up_to;
+use crate::server::refusal::Refusal;
 
-/// The maximum size of a form, in bytes: as of a document of the API.
-const MAX_FORM: usize = crate::models::MAX_SPEC;
+/// The maximum size of a form in bytes, and its maximum number of fields.
+pub(super) type FormLimits = (usize, usize);
+
+/// The limits of a form of a signed-in person: the bytes are those of a document of the API.
+pub(super) const SIGNED_IN: FormLimits = (crate::models::MAX_SPEC, 4_096);
+/// The limits of a form of anybody else.
+pub(super) const UNAUTHENTICATED: FormLimits = (8 * 1024, 64);
 
 /// The fields of a form, in their order. A field with several values is there several times. Values are read without
 /// the space around them, except passwords.
@@ -52,12 +59,21 @@ impl FormFields {
 }
 
 /// Reads a form, within the time and the memory for bodies of clients who are not known.
-pub(super) async fn read(console: &Console, body: Body) -> Result<FormFields, Problem> {
+pub(super) async fn read(
+    console: &Console,
+    body: Body,
+    (max_bytes, max_fields): FormLimits,
+) -> Result<FormFields, Problem> {
     let app = &console.app;
     let read = app
         .limits
         .unauthenticated_bodies
-        .read(read_up_to(&*app.clock, MAX_FORM, body));
+        .read(read_up_to(&*app.clock, max_bytes, body));
     let bytes: Bytes = read.await.map_err(Problem::from)?;
+    // Each field takes more memory than its bytes.
+    if bytes.split(|byte| *byte == b'&').count() > max_fields {
+        let message = format!("the form has more than {max_fields} fields");
+        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message).into());
+    }
     Ok(FormFields::parse(&bytes))
 }

@@ -13,7 +13,7 @@ use super::fields::FormFields;
 use super::page::{Page, csrf, problem};
 use super::people::role_select;
 use super::see_other;
-use super::session::{Posted, Session, UnauthenticatedForm, signed_in};
+use super::session::{Posted, Session, UnauthenticatedForm, end, signed_in};
 use super::value::text;
 use super::visit::{Sent, Visit};
 use crate::client::Path;
@@ -94,10 +94,19 @@ pub(super) async fn show(RawQuery(query): RawQuery, headers: HeaderMap) -> Respo
 /// The page of a link for a signed-in person.
 pub(super) const JOIN: &str = "/invitation/join";
 
-pub(super) async fn show_join(session: Session, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn show_join(session: Result<Session, Response>, RawQuery(query): RawQuery) -> Response {
     let query = FormFields::parse(query.unwrap_or_default().as_bytes());
     let of_link = query.get(SECRET).unwrap_or_default();
-    page(Some(&session), StatusCode::OK, &join_form(&session, of_link, None))
+    match session {
+        Ok(session) => page(Some(&session), StatusCode::OK, &join_form(&session, of_link, None)),
+        // Without a session, or with one that has ended: the person may have no account.
+        Err(refused) if refused.status() == StatusCode::SEE_OTHER => {
+            let mut response = page(None, StatusCode::OK, &account_form(of_link, "", None));
+            end(&mut response);
+            response
+        }
+        Err(refused) => refused,
+    }
 }
 
 /// Joins with the account of the session.

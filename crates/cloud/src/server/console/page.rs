@@ -5,7 +5,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use maud::{DOCTYPE, Markup, html};
 
-use super::api::Problem;
+use super::api::{Problem, TOO_LARGE};
 use super::session::{CSRF, Session};
 
 /// A page of the organization with this id, or of none.
@@ -101,6 +101,7 @@ pub(super) fn failed(session: Option<&Session>, refused: &Problem) -> Response {
     let title = match refused.status {
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::FORBIDDEN => "Not permitted",
+        TOO_LARGE => "Too large",
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => "Try again later",
         status if status.is_client_error() => "Refused",
         _ => "Something failed",

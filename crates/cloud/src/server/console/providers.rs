@@ -144,7 +144,9 @@ pub(super) async fn sign_in(
 }
 
 /// Sends the signed-in person to a provider, to link it.
-pub(super) async fn link(State(console): State<Console>, sent: Posted) -> Response {
+pub(super) async fn link(State(console): State<Console>, mut sent: Posted) -> Response {
+    // A provider that is silent holds no page of others.
+    sent.session.permits.clear();
     let session = &sent.session;
     let provider = sent.form.get("provider").unwrap_or_default();
     let linker = Linker {

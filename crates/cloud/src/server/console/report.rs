@@ -1,90 +1,128 @@
-//! The report of a coordinator, of which a page shows every field: a newer coordinator may report more.
+//! The last report of a cluster on its page: what it mirrors, holds and rejects, its plugins and its agents.
 
-use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::cluster::{here, number};
+use super::controls::{facts, form, table};
 use super::parts::{ago, badge};
+use super::value::{list, text};
+use super::visit::Visit;
+use crate::models::OrgRole;
+use crate::reports::agents;
+use crate::server::routes::decisions::ACCESS;
 
-/// The maximum number of items of a list that are shown.
-const MAX_ITEMS: usize = 100;
+/// The state of the mirror of a cluster with this report; empty without a report.
+pub(super) fn synced(report: &Value) -> Markup {
+    match report.get("synced") {
+        None => Markup::default(),
+        Some(Value::Bool(true)) => badge("Synced"),
+        Some(_) => badge("Not synced"),
+    }
+}
 
-/// A value of a report, with names for its fields.
-pub(super) fn tree(value: &Value, now: Timestamp) -> Markup {
-    match value {
-        Value::Null => html! { span.muted { "none" } },
-        Value::Bool(value) => html! { (if *value { "yes" } else { "no" }) },
-        Value::Number(number) => html! { (number.to_string()) },
-        Value::String(text) if text.parse::<Timestamp>().is_ok() => ago(text, now),
-        Value::String(text) => html! { (text) },
-        Value::Array(items) if items.is_empty() => html! { span.muted { "none" } },
-        Value::Array(items) => html! {
-            ul {
-                @for item in items.iter().take(MAX_ITEMS) { li { (tree(item, now)) } }
-                @if items.len() > MAX_ITEMS { li.muted { "and " (items.len() - MAX_ITEMS) " more" } }
+/// The report, with the buttons of those who may decide about it.
+pub(super) fn section(visit: &Visit, report: &Value) -> Markup {
+    html! {
+        h2 { "Report of the coordinator" }
+        (facts(&[
+            ("State", synced(report)),
+            ("Message", html! { (text(report, "message")) }),
+            ("Last seen", ago(text(report, "reported_at"), visit.session.now)),
+            ("Agents", html! { (agents(report).unwrap_or_default()) }),
+        ]))
+        @if report.get("truncated") == Some(&Value::Bool(true)) {
+            p.hint { "The report was too large: the cluster left some of it out." }
+        }
+        (kinds(visit, report))
+        (plugins(visit, report))
+    }
+}
+
+/// Returns true if the cluster follows decisions of the cloud, and the person may make them with `role`.
+fn may_decide(visit: &Visit, report: &Value, role: OrgRole) -> bool {
+    report.get("accepts_releases") == Some(&Value::Bool(true)) && visit.may(role)
+}
+
+/// A button that begins a decision about what these fields name.
+fn decision(visit: &Visit, list: &str, label: &str, fields: [(&str, &str); 2]) -> Markup {
+    let named = html! { @for (name, value) in fields { input type="hidden" name=(name) value=(value); } };
+    form(&visit.session, &here(visit, &format!("/{list}")), label, &named)
+}
+
+fn kinds(visit: &Visit, report: &Value) -> Markup {
+    let rows = html! {
+        @for kind in list(report, "kinds") {
+            @let (name, held) = (text(kind, "kind"), kind.get("held").filter(|held| held.is_object()));
+            @let role = if ACCESS.contains(&name) { OrgRole::Owner } else { OrgRole::Admin };
+            tr {
+                td { (name) }
+                td { (number(kind, "objects")) }
+                td { (ago(text(kind, "last_success"), visit.session.now)) }
+                td { @if let Some(held) = held { (held_changes(held)) } }
+                td { (rejected(kind)) }
+                td { (text(kind, "error")) }
+                td {
+                    @if let Some(held) = held.filter(|_| may_decide(visit, report, role)) {
+                        (decision(visit, "releases", "Release", [("kind", name), ("revision", text(held, "revision"))]))
+                    }
+                }
             }
-        },
-        Value::Object(fields) if fields.is_empty() => html! { span.muted { "none" } },
-        Value::Object(fields) => html! {
-            dl { @for (name, value) in fields { dt { (label(name)) } dd { (field(name, value, now)) } } }
-        },
+        }
+    };
+    let headers = ["Kind", "Objects", "Last success", "Held", "Rejected", "Error", ""];
+    table("Mirrored kinds", &headers, &rows)
+}
+
+/// The changes of a kind that a cluster holds.
+pub(super) fn held_changes(held: &Value) -> Markup {
+    html! {
+        (number(held, "deletions")) " deletions, " (number(held, "additions")) " additions"
+        span.hint { (text(held, "reason")) }
+        ul { @for name in list(held, "names").filter_map(Value::as_str) { li { (name) } } }
     }
 }
 
-fn field(name: &str, value: &Value, now: Timestamp) -> Markup {
-    match value {
-        Value::String(text) if ["state", "status"].contains(&name) => badge(text),
-        value => tree(value, now),
+/// The number of rejected objects of a kind, and the reasons for the first of them.
+fn rejected(kind: &Value) -> Markup {
+    html! {
+        (number(kind, "refused_objects"))
+        ul { @for one in list(kind, "refused") { li { (text(one, "id")) ": " (text(one, "reason")) } } }
     }
 }
 
-/// A name of a field in words: `last_seen` and `lastSeen` are `Last seen`.
-fn label(name: &str) -> String {
-    let mut words = String::new();
-    for (index, c) in name.chars().enumerate() {
-        match c {
-            _ if index == 0 => words.extend(c.to_uppercase()),
-            '_' => words.push(' '),
-            c if c.is_uppercase() && name.starts_with(char::is_lowercase) => {
-                words.push(' ');
-                words.extend(c.to_lowercase());
+fn plugins(visit: &Visit, report: &Value) -> Markup {
+    let rows = html! {
+        @for plugin in list(report, "plugins") {
+            @let (id, waiting) = (text(plugin, "id"), plugin.get("waiting").filter(|waiting| waiting.is_object()));
+            tr {
+                td title=(id) { (text(plugin, "name")) }
+                td { (text(plugin, "version")) }
+                td { (text(plugin, "applied_version")) }
+                td { (badge(text(plugin, "state"))) span.hint { (text(plugin, "message")) } }
+                td { @if let Some(waiting) = waiting { (waiting_version(waiting)) } }
+                td {
+                    @if let Some(waiting) = waiting.filter(|_| may_decide(visit, report, OrgRole::Admin)) {
+                        (decision(visit, "approvals", "Approve", [("plugin", id), ("digest", text(waiting, "digest"))]))
+                    }
+                }
             }
-            c => words.push(c),
         }
-    }
-    words
+    };
+    let headers = ["Plugin", "Version", "Applied", "State", "Awaits approval", ""];
+    html! { @if list(report, "plugins").next().is_some() { (table("Reported plugins", &headers, &rows)) } }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn names_of_fields_are_words() {
-        let cases = [
-            ("last_seen", "Last seen"),
-            ("lastSeen", "Last seen"),
-            ("RoleBinding", "RoleBinding"),
-            ("", ""),
-        ];
-        for (name, expected) in cases {
-            assert_eq!(label(name), expected);
+/// The version of a plugin that awaits approval, and what it would change.
+pub(super) fn waiting_version(waiting: &Value) -> Markup {
+    let lines: Vec<&str> = list(waiting, "diff").filter_map(Value::as_str).collect();
+    html! {
+        (text(waiting, "version"))
+        span.hint {
+            (number(waiting, "creates")) " created, " (number(waiting, "changes")) " changed, "
+            (number(waiting, "deletes")) " deleted, " (number(waiting, "jobs")) " jobs"
         }
-    }
-
-    #[test]
-    fn every_field_is_shown_and_none_is_markup() {
-        let report = json!({"kinds": [{"kind": "<b>", "held": null, "count": 3}], "state": "Blocked", "empty": []});
-        let shown = tree(&report, Timestamp::UNIX_EPOCH).into_string();
-        assert!(shown.contains("&lt;b&gt;") && !shown.contains("<b>"), "{shown}");
-        for part in [
-            "<dt>Held</dt><dd><span class=\"muted\">none</span></dd>",
-            "<dd>3</dd>",
-            "badge bad",
-        ] {
-            assert!(shown.contains(part), "{part} in {shown}");
-        }
+        @if !lines.is_empty() { details { summary { "Changes" } pre tabindex="0" { (lines.join("\n")) } } }
+        @if waiting.get("diff_truncated") == Some(&Value::Bool(true)) { span.hint { "Lines are left out." } }
     }
 }

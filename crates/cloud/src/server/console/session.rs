@@ -4,7 +4,10 @@
 //! A form is accepted only from a page of this server: by the headers with which a browser says where a request begins,
 //! and by a token in the form that only a page of the same session has.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::Response;
 use base64::Engine as _;
@@ -14,11 +17,12 @@ use http::header::{COOKIE, HOST, HeaderMap, ORIGIN, SET_COOKIE};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use tidewaiter_kit::serve::Peer;
+use tidewaiter_kit::serve::{Peer, network};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Console;
 use super::api::{Api, Problem};
-use super::fields::{FormFields, read};
+use super::fields::{FormFields, SIGNED_IN, UNAUTHENTICATED, read};
 use super::page::failed;
 use crate::client::Path;
 use crate::models::Account;
@@ -47,6 +51,8 @@ pub(super) struct Session {
     pub(super) now: Timestamp,
     /// The person administers the server.
     pub(super) is_operator: bool,
+    /// The permits to make the page.
+    pub(super) permits: Vec<OwnedSemaphorePermit>,
 }
 
 /// The form that a signed-in person sent, from a page of this session.
@@ -65,6 +71,15 @@ impl FromRequestParts<Console> for Session {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+        let mut session = Self::open(parts, console).await?;
+        session.begin_page(console).await?;
+        Ok(session)
+    }
+}
+
+impl Session {
+    /// The session of a request, with the permit for one page of the person.
+    async fn open(parts: &Parts, console: &Console) -> Result<Self, Response> {
         let again = || super::see_other(&sign_in_path(parts));
         let token = cookie(&parts.headers, SESSION).ok_or_else(again)?;
         let api = Api::new(&console.api, parts.extensions.get::<Peer>().copied(), &parts.headers).with_token(&token);
@@ -80,7 +95,10 @@ impl FromRequestParts<Console> for Session {
         let account = account.map_err(|error| failed(None, &Problem::internal(&error)))?;
         let id = check_unscoped(console, &token).await?;
         let csrf = URL_SAFE_NO_PAD.encode(head::<32>(format!("csrf {token}").as_bytes()));
-        let now = console.app.clock.now();
+        let (clock, person) = (&*console.app.clock, account.id.to_string());
+        let permit = console.pages.of_person(clock, &person).await;
+        let permits = vec![permit.map_err(|refusal| failed(None, &refusal.into()))?];
+        let now = clock.now();
         // The list is refused to everybody else.
         let is_operator = api.get(Path::new(["operators"])).await.is_ok();
         Ok(Self {
@@ -90,7 +108,16 @@ impl FromRequestParts<Console> for Session {
             csrf,
             now,
             is_operator,
+            permits,
         })
+    }
+
+    /// Waits for a permit among all people. A form is read before it, so that a slow one takes nothing from others.
+    async fn begin_page(&mut self, console: &Console) -> Result<(), Response> {
+        let permit = console.pages.of_all(&*console.app.clock).await;
+        let permit = permit.map_err(|refusal| failed(Some(&*self), &refusal.into()))?;
+        self.permits.push(permit);
+        Ok(())
     }
 }
 
@@ -119,16 +146,17 @@ impl FromRequest<Console> for Posted {
     type Rejection = Response;
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
-        let (mut parts, body) = request.into_parts();
-        let session = Session::from_request_parts(&mut parts, console).await?;
+        let (parts, body) = request.into_parts();
+        let mut session = Session::open(&parts, console).await?;
         check_origin(&parts.headers).map_err(|problem| failed(Some(&session), &problem))?;
-        let form = read(console, body).await;
+        let form = read(console, body, SIGNED_IN).await;
         let form = form.map_err(|problem| failed(Some(&session), &problem))?;
         let sent = form.get(CSRF).unwrap_or_default();
         if verify_slices_are_equal(sent.as_bytes(), session.csrf.as_bytes()).is_err() {
             let problem = Problem::forbidden("the form is of a session that has ended: open the page again");
             return Err(failed(Some(&session), &problem));
         }
+        session.begin_page(console).await?;
         Ok(Self { session, form })
     }
 }
@@ -138,12 +166,28 @@ impl FromRequest<Console> for UnauthenticatedForm {
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
         let (parts, body) = request.into_parts();
-        check_origin(&parts.headers).map_err(|problem| failed(None, &problem))?;
-        let form = read(console, body).await;
+        let peer = parts.extensions.get::<Peer>().copied();
+        let form = read_unauthenticated(console, peer, &parts.headers, body).await;
         let form = form.map_err(|problem| failed(None, &problem))?;
-        let api = Api::new(&console.api, parts.extensions.get::<Peer>().copied(), &parts.headers);
+        let api = Api::new(&console.api, peer, &parts.headers);
         Ok(Self { api, form })
     }
+}
+
+/// Reads the form of somebody who is not signed in, whose address is counted first. The permit of the address is held
+/// only meanwhile: the request to the API takes one, too.
+async fn read_unauthenticated(
+    console: &Console,
+    peer: Option<Peer>,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<FormFields, Problem> {
+    let (limits, clock) = (&console.app.limits, &*console.app.clock);
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(peer)| peer.ip());
+    let client = network(limits.proxies.client(peer, headers));
+    let _permit = limits.wait_for_unauthenticated_quota(clock, client).await?;
+    check_origin(headers)?;
+    read(console, body, UNAUTHENTICATED).await
 }
 
 /// Returns true if the browser has the cookie of a session, which may have ended.

@@ -5,7 +5,7 @@ use http::Method;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use super::api::{Answer, Problem};
+use super::api::Problem;
 use super::change::{Change, Review, submit};
 use super::cluster::{above, here, number, path, read};
 use super::controls::{button, facts, form, input, table, time};
@@ -210,14 +210,14 @@ fn effect(cluster: &Value, pools: &[Value], upgrades: &[Value], spec: &Value) ->
 }
 
 /// The upgrade of the page, and its cluster.
-async fn both(visit: &Visit) -> Result<(Value, Answer), Problem> {
+async fn both(visit: &Visit) -> Result<(Value, Value), Problem> {
     let upgrade = path(visit).below("upgrades").below(visit.parameter("id"));
-    futures::try_join!(read(visit, path(visit)), visit.api().get(upgrade))
+    futures::try_join!(read(visit, path(visit)), read(visit, upgrade))
 }
 
 pub(super) async fn show(visit: Visit) -> Response {
     let (cluster, upgrade) = match both(&visit).await {
-        Ok((cluster, answer)) => (cluster, answer.value),
+        Ok(found) => found,
         Err(problem) => return failed(Some(&visit.session), &problem),
     };
     let content = html! {
@@ -326,10 +326,11 @@ async fn switch(sent: &Sent, title: &str, (name, on): (&str, bool), consequence:
         let (cluster, upgrade) = both(visit).await?;
         let effect = html! {
             p { "The upgrade of the cluster " strong { (text(&cluster, "name")) } " to "
-                strong { (text(&upgrade.value, "targetVersion")) } ": " (upgrade_badge(&upgrade.value)) }
+                strong { (text(&upgrade, "targetVersion")) } ": " (upgrade_badge(&upgrade)) }
             p { (consequence) }
         };
-        Ok::<_, Problem>(Review::new(title, effect).of_version(upgrade.etag))
+        // Without a version: a running upgrade reports at any time, and the change is the same for each state of it.
+        Ok::<_, Problem>(Review::new(title, effect))
     };
     submit((&visit.session, Some(&visit.place)), &sent.form, change, review).await
 }

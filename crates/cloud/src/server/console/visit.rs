@@ -102,8 +102,14 @@ impl Visit {
         html! { a href=(self.page_path(&format!("{section}/{id}"))) title=(id) { (text(object, "name")) } }
     }
 
+    /// The names of the objects of the organization.
+    pub(super) async fn names(&self) -> Result<Directory, Problem> {
+        Directory::read(self.api(), &self.place.id, false).await
+    }
+
+    /// The names of the objects of the organization, and the rules of its roles.
     pub(super) async fn directory(&self) -> Result<Directory, Problem> {
-        Directory::read(self.api(), &self.place.id).await
+        Directory::read(self.api(), &self.place.id, true).await
     }
 
     pub(super) async fn bindings(&self) -> Result<Bindings, Problem> {

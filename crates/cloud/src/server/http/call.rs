@@ -38,7 +38,13 @@ pub(crate) struct Call {
     /// The network of the client.
     pub(crate) client: IpAddr,
     pub(crate) origin: Origin,
+    /// True if a page of the console sent it.
+    pub(crate) is_of_page: bool,
 }
+
+/// The extension of requests that a page of the console sends in this process. No page shows credentials of registries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfPage;
 
 impl Call {
     /// A parameter of the path.
@@ -100,6 +106,12 @@ impl Call {
 
     pub(crate) fn caller(&self) -> Result<&Arc<Authenticated>, Refusal> {
         self.caller.as_ref().ok_or_else(Refusal::unauthenticated)
+    }
+
+    /// Returns true if the response may have the credentials of registries of `organization`.
+    pub(crate) fn sees_secrets(&self, organization: Uuid) -> bool {
+        let sees = |caller: &Arc<Authenticated>| caller.principal.sees_secrets(organization);
+        !self.is_of_page && self.caller.as_ref().is_some_and(sees)
     }
 
     /// Refuses a condition that the endpoint does not check: who sends one must not overwrite what they have not seen.

@@ -22,7 +22,7 @@ pub(super) async fn get(app: &AppState, call: &Call) -> Result<Response, Error> 
     if kind == Kind::RoleBinding && !super::roles::concerns(&row.spec, asker) {
         return Err(Refusal::not_found().into());
     }
-    let secrets = asker.sees_secrets(uuid(&row.organization_id));
+    let secrets = call.sees_secrets(uuid(&row.organization_id));
     let item = shown(app, &row, secrets)?;
     if kind == Kind::Plugin {
         drop(row);
@@ -141,13 +141,13 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
     let (kind, patch) = (call.kind()?, call.is_patch());
     let body = object(&call.body)?;
     let mut resource = ResourcePath::of(call)?;
-    let (condition, state) = (call.condition(), app.clone());
+    let (condition, state, is_of_page) = (call.condition(), app.clone(), call.is_of_page);
     let (caller, owner) = (Arc::clone(call.caller()?), call.owner());
     let held = hold_changed(app, call, &resource.id, &body).await?;
     let response = write(app, call, async move |transaction| {
         may_write(transaction, &mut resource, kind, &caller.principal).await?;
         let before = find(transaction, kind, &resource).await?;
-        let secrets = caller.principal.sees_secrets(uuid(&before.organization_id));
+        let secrets = !is_of_page && caller.principal.sees_secrets(uuid(&before.organization_id));
         let seen = seen(&state, transaction, &before, secrets).await?;
         condition.check(text(&seen).as_bytes())?;
         let document = parse_update(&state, &before, &seen, body, patch)?;
@@ -176,12 +176,12 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
 pub(super) async fn delete(app: &AppState, call: &Call) -> Result<Response, Error> {
     let kind = call.kind()?;
     let mut resource = ResourcePath::of(call)?;
-    let (condition, state) = (call.condition(), app.clone());
+    let (condition, state, is_of_page) = (call.condition(), app.clone(), call.is_of_page);
     let caller = Arc::clone(call.caller()?);
     write(app, call, async move |transaction| {
         may_write(transaction, &mut resource, kind, &caller.principal).await?;
         let row = find(transaction, kind, &resource).await?;
-        let secrets = caller.principal.sees_secrets(uuid(&row.organization_id));
+        let secrets = !is_of_page && caller.principal.sees_secrets(uuid(&row.organization_id));
         let seen = seen(&state, transaction, &row, secrets).await?;
         condition.check(text(&seen).as_bytes())?;
         match kind {

@@ -9,7 +9,7 @@ use crate::models::{ApprovalSpec, ReleaseSpec, Unknown, parse};
 use crate::server::access::resource_path::cluster;
 
 /// The kinds whose deletions take access away: only an owner releases them.
-const ACCESS: [&str; 5] = [
+pub(crate) const ACCESS: [&str; 5] = [
     "User",
     "AuthorizationRole",
     "AuthorizationRoleBinding",

@@ -11,8 +11,8 @@ pub(crate) fn reveal(app: &AppState, call: &Call, status: StatusCode) {
     };
     let place = call.path_ids();
     let organization = place.organization.unwrap_or_default();
-    // Others get registries without their credentials.
-    if kind == Kind::Registry && !caller.principal.sees_secrets(organization) {
+    // Others, and pages, get registries without their credentials.
+    if kind == Kind::Registry && !call.sees_secrets(organization) {
         return;
     }
     let cluster = match (place.cluster, &caller.principal) {
