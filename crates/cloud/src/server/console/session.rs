@@ -97,7 +97,7 @@ impl Session {
         let csrf = URL_SAFE_NO_PAD.encode(head::<32>(format!("csrf {token}").as_bytes()));
         let (clock, person) = (&*console.app.clock, account.id.to_string());
         let permit = console.pages.of_person(clock, &person).await;
-        let permits = vec![permit.map_err(|refusal| failed(None, &refusal.into()))?];
+        let permits = vec![permit.map_err(|refusal| failed(None, &Problem::from(refusal)))?];
         let now = clock.now();
         // The list is refused to everybody else.
         let is_operator = api.get(Path::new(["operators"])).await.is_ok();
