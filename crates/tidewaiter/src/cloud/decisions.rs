@@ -7,6 +7,8 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
 use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{Method, Path, Request};
+use tidewaiter_cloud::models::DECISION_LIFETIME;
+use tidewaiter_kit::SystemClock;
 
 use super::apply::confirm;
 use super::output::print;
@@ -24,10 +26,10 @@ pub(super) async fn release(place: &ClusterPlace, kind: &str, yes: bool) -> Resu
         confirm("Release these changes?")?;
     }
     let body = json!({ "kind": kind["kind"], "revision": kind["held"]["revision"] });
-    decide(&session, path.below("releases"), body).await?;
+    let until = decide(&session, path.below("releases"), body).await?;
     let name = printable(text(kind, "kind"));
     print(&format!(
-        "the cluster is asked to release {name}; its report shows when it has\n"
+        "the cluster is asked to release {name} until {until}; its report shows when it has\n"
     ))
 }
 
@@ -48,10 +50,10 @@ pub(super) async fn approve(place: &ClusterPlace, plugin: &str, yes: bool) -> Re
         confirm("Approve exactly this?")?;
     }
     let body = json!({ "plugin": plugin["id"], "digest": plugin["waiting"]["digest"] });
-    decide(&session, path.below("approvals"), body).await?;
+    let until = decide(&session, path.below("approvals"), body).await?;
     let name = printable(text(plugin, "name"));
     print(&format!(
-        "the cluster is asked to approve {name}; its report shows when it has\n"
+        "the cluster is asked to approve {name} until {until}; its report shows when it has\n"
     ))
 }
 
@@ -73,14 +75,15 @@ fn accepts(report: &Value, instead: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sends a decision, once: a repeated one could be about something else.
-async fn decide(session: &Session, path: Path, body: Value) -> Result<()> {
+/// Sends a decision, once: a repeated one could be about something else. Returns its end.
+async fn decide(session: &Session, path: Path, body: Value) -> Result<String> {
     let request = Request {
         once: true,
         ..request(Method::POST, path, body, None)
     };
     session.send(&request).await?;
-    Ok(())
+    let end = SystemClock::shared().now() + DECISION_LIFETIME;
+    Ok(end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 fn items<'a>(report: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {

@@ -213,7 +213,7 @@ async fn a_person_releases_and_approves_what_a_cluster_reports() {
     person.run(&release).await.refused(1, &["no terminal to confirm on"]);
     let shown = person.run(&[&release[..], &["--yes"]].concat()).await.well();
     assert!(
-        shown.contains("User: 6 would be deleted") && shown.contains("asked to release User"),
+        shown.contains("User: 6 would be deleted") && shown.contains("asked to release User until 2"),
         "{shown}"
     );
     let shown = person.run(&[&approve[..], &["--yes"]].concat()).await.well();
