@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tidewaiter_cloud::client::Path;
+use tidewaiter_cloud::client::{ClientError, Path};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::SystemClock;
 
@@ -130,8 +130,10 @@ pub(super) struct Made {
     id: String,
     /// The id of its cluster; `None` if every cluster of the organization is concerned.
     cluster: Option<String>,
-    /// Its number.
+    /// Its number; 0 if it was made before.
     change: u64,
+    /// The time of a change that was made before.
+    at: Option<Timestamp>,
 }
 
 impl Made {
@@ -144,6 +146,15 @@ impl Made {
             id: id.to_owned(),
             cluster: segments.nth(1).map(str::to_owned),
             change,
+            at: None,
+        }
+    }
+
+    /// The last change of the object in `list`, which was made before. Its number is not known.
+    pub(super) fn before(kind: Kind, list: &Path, object: &Value) -> Self {
+        Self {
+            at: ages::read(text(object, "updated_at")),
+            ..Self::new(kind, list, text(object, "id"), 0)
         }
     }
 
@@ -179,10 +190,19 @@ pub(super) async fn wait(session: &Session, made: &[Made], limit: Duration) -> R
     let ids: Vec<&str> = concerned.iter().map(|(cluster, _)| text(cluster, "id")).collect();
     let mut said = None;
     loop {
-        let reports = read(session, &ids).await?;
+        let (reports, unread) = match read(session, &ids).await {
+            Err(error) if matches!(error.downcast_ref(), Some(ClientError::Unavailable { .. })) => {
+                (BTreeMap::new(), Some(format!("its report cannot be read: {error}")))
+            }
+            found => (found?, None),
+        };
         let (mut behind, mut may_follow) = (Vec::new(), false);
         for (cluster, made) in &concerned {
-            let (reason, may) = match progress(reports.get(text(cluster, "id")), made, clock.now()) {
+            let progress = unread.clone().map_or_else(
+                || progress(reports.get(text(cluster, "id")), made, clock.now()),
+                Progress::Behind,
+            );
+            let (reason, may) = match progress {
                 Progress::Followed => continue,
                 Progress::Behind(reason) => (reason, true),
                 Progress::Refused(reason) => (reason, false),
@@ -251,7 +271,8 @@ fn of_kind(kind: &Value, made: &Made) -> Progress {
         return Progress::Behind(format!("{name}: {error}"));
     }
     let change = text(kind, "change").parse::<u64>();
-    if !change.is_ok_and(|change| change >= made.change) {
+    let listed = ages::read(text(kind, "last_success"));
+    if !change.is_ok_and(|change| change >= made.change) || listed < made.at {
         return Progress::Behind(format!("{name} is not synced yet"));
     }
     let refused = kind["refused"].as_array().map_or(&[][..], Vec::as_slice);
@@ -330,6 +351,12 @@ mod tests {
         let many = "2 User are rejected, and its report does not name all of them";
         assert_eq!(of("7", json!({"refused_objects": 2})), behind(many));
         assert_eq!(of("7", json!({"refused": [{"id": "another"}]})), Progress::Followed);
+        // The cluster has to have listed what was changed before.
+        let object = json!({"id": ID, "updated_at": "1767225600000"});
+        let before = Made::before(Kind::User, &list, &object);
+        let listed = |at: &str| progress(Some(&report("3", &json!({"last_success": at}))), &[&before], now);
+        assert_eq!(listed("2026-01-01T00:00:00Z"), Progress::Followed);
+        assert_eq!(listed("2025-12-31T23:59:59Z"), behind("User is not synced yet"));
         // A kind that nothing mirrors concerns no cluster.
         let provider = Made::new(Kind::Provider, &list, ID, 99);
         assert_eq!(

@@ -130,7 +130,8 @@ async fn a_person_sees_what_a_cluster_reports_and_waits_until_it_has_followed() 
     };
     let client = real.client(real.cluster["api_key"].as_str().unwrap());
     let report = async |change: &str, held: Value| {
-        let kind = json!({"kind": "ClusterLabel", "follows": ["labels"], "change": change, "held": held});
+        let kind = json!({"kind": "ClusterLabel", "follows": ["labels"], "change": change, "held": held,
+            "last_success": SystemClock.now().to_string()});
         let body = json!({"synced": held.is_null(), "kinds": [kind], "agents": {"nodes": 5, "reporting": 4}});
         let request = Request::new(Method::PUT, cluster.report()).json(body);
         client.request(&request).await.unwrap();
@@ -175,6 +176,19 @@ async fn a_person_sees_what_a_cluster_reports_and_waits_until_it_has_followed() 
     let (ran, ()) = tokio::join!(run(apply("d", "--wait")), follows);
     assert!(ran.err.contains("1 of 1 clusters have followed"), "{}", ran.err);
     ran.well();
+    // The second run changes nothing, and waits all the same.
+    let again = run(apply("d", "--wait=1s")).await;
+    assert!(again.err.contains("1 of 1 clusters have followed"), "{}", again.err);
+    again.well();
+    let held = json!({"revision": "0123456789ab", "deletions": 3, "reason": "most of them"});
+    report("999999999", held).await;
+    let again = run(apply("d", "--wait=1s")).await;
+    assert!(
+        again.code == 1 && again.err.contains("3 ClusterLabel held"),
+        "{}",
+        again.err
+    );
+    report("999999999", Value::Null).await;
 
     let table = person.run(&["cloud", "get", "clusters"]).await.well();
     assert!(table.contains("yes") && table.contains("4/5"), "{table}");
