@@ -109,13 +109,14 @@ pub async fn real() -> Real {
 
 impl Real {
     /// The cluster's own client, with the token or key.
-    fn client(&self, token: &str) -> Client {
+    pub fn client(&self, token: &str) -> Client {
         let mut settings = ClientSettings::new(self.url.parse().unwrap());
         settings.token = Some(token.parse().unwrap());
         Client::new(&settings, SystemClock::shared()).unwrap()
     }
 
-    fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(&self, field: &str) -> T {
+    /// An id of the cluster.
+    pub fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(&self, field: &str) -> T {
         self.cluster[field].as_str().unwrap().parse().unwrap()
     }
 }
