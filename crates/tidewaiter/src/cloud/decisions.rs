@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{Method, Path, Request};
 use tidewaiter_cloud::models::DECISION_LIFETIME;
+use tidewaiter_cloud::models::values::DecisionId;
 use tidewaiter_kit::SystemClock;
 
 use super::apply::confirm;
@@ -55,6 +56,29 @@ pub(super) async fn approve(place: &ClusterPlace, plugin: &str, yes: bool) -> Re
     print(&format!(
         "the cluster is asked to approve {name} until {until}; its report shows when it has\n"
     ))
+}
+
+/// Lists the decisions that the cluster has yet to take.
+pub(super) async fn list(place: &ClusterPlace) -> Result<()> {
+    let session = Session::open(place)?;
+    let path = session.cluster(None).await?.below("decisions");
+    let mut shown = String::new();
+    for decision in session.list(path).await? {
+        let what = match &decision["release"] {
+            Value::Null => format!("approval of {}", text(&decision["approval"], "plugin")),
+            release => format!("release of {}", text(release, "kind")),
+        };
+        let _ = writeln!(shown, "{} {}", text(&decision, "id"), printable(&what));
+    }
+    print(&shown)
+}
+
+/// Withdraws a decision that the cluster has yet to take.
+pub(super) async fn withdraw(place: &ClusterPlace, id: DecisionId) -> Result<()> {
+    let session = Session::open(place)?;
+    let path = session.cluster(None).await?.below("decisions").below(id);
+    session.send(&Request::new(Method::DELETE, path)).await?;
+    print("withdrawn\n")
 }
 
 /// The path of the cluster, and its last report.

@@ -246,6 +246,14 @@ async fn a_person_releases_and_approves_what_a_cluster_reports() {
         (released.as_deref(), approved.as_deref()),
         (Some("0123456789ab"), Some("abc"))
     );
+    let list = ["cloud", "release", "--list"];
+    let listed = person.run(&list).await.well();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines.len() == 2 && lines[0].ends_with(" release of User"), "{listed}");
+    let id = lines[0].split(' ').next().unwrap();
+    let withdraw = ["cloud", "release", "--withdraw", id];
+    assert_eq!(person.run(&withdraw).await.well(), "withdrawn\n");
+    assert_eq!(person.run(&list).await.well().lines().count(), 1);
 }
 
 #[tokio::test]
