@@ -53,8 +53,8 @@ pub use autoscaling::{
 pub use catalogue::{Catalogue, Compatibility, PluginBounds, PluginDefinition, PluginVersion, VersionBounds};
 pub use cluster::{CLUSTER_AUDIENCE, Cluster, ClusterConfiguration, ClusterSpec};
 pub use cluster_report::{
-    AgentsReport, ApprovalSpec, ClusterDecision, ClusterReport, HeldReport, KindReport, MAX_REPORT, PluginReport,
-    RefusedReport, ReleaseSpec, ReportedCluster, WaitingVersion,
+    AgentsReport, ApprovalSpec, ClusterDecision, ClusterReport, DECISION_LIFETIME, HeldReport, KindReport, MAX_REPORT,
+    PluginReport, RefusedReport, ReleaseSpec, ReportedCluster, WaitingVersion,
 };
 pub use document::{InvalidField, Unknown};
 pub use failure::Failure;

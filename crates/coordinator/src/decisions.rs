@@ -3,8 +3,8 @@
 //!
 //! - A decision names what was shown: the revision that is held, or the digest of a plugin's diff. Anything else is
 //!   neither released nor approved.
-//! - The cloud gives it up before it is obeyed, so that it is obeyed once. If the process ends in between, it is lost,
-//!   and a person decides again.
+//! - The cloud gives it up before it is obeyed, so that it is obeyed once. It is retried while the API server fails. If
+//!   the process ends in between, it is lost, and a person decides again.
 //! - It has its effect by the annotation with which a person releases or approves in the cluster, and by nothing else.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tidewaiter_cloud::models::{ApprovalSpec, ClusterDecision, Kind, ReleaseSpec}
 use tidewaiter_kit::backoff::jittered;
 use tidewaiter_kit::client::DEFAULT_IN_FLIGHT;
 use tidewaiter_kit::role::Role;
-use tidewaiter_kit::{Cache, Chain, ControllerContext, SharedClock};
+use tidewaiter_kit::{Backoff, Cache, Chain, ControllerContext, SharedClock};
 use tracing::{info, warn};
 
 use crate::changes::{Asked, Changes};
@@ -40,7 +40,7 @@ const QUIET_INTERVALS: u32 = 5;
 
 const JITTER: f64 = 0.1;
 
-/// The wait for the release before, whose annotation is still there.
+/// The first wait for the release before, whose annotation is still there. It doubles up to the sync interval.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// Starts the loop.
@@ -60,6 +60,7 @@ pub(crate) fn start(
         objects: Api::all(client.clone()),
         copies: Api::namespaced(client, CONTAINERSHIP_NAMESPACE),
         clock: role.context.kit.clock.clone(),
+        taken: Vec::new(),
         is_failing: false,
     };
     loops::run(role.tasks, "decisions", decisions.run(role.context.clone()));
@@ -73,6 +74,8 @@ struct CloudDecisions {
     objects: Api<CloudSync>,
     copies: Api<Plugin>,
     clock: SharedClock,
+    /// The decisions that the cloud gave up, and that have had no effect yet.
+    taken: Vec<ClusterDecision>,
     /// True if it was logged that they cannot be taken.
     is_failing: bool,
 }
@@ -91,12 +94,19 @@ impl CloudDecisions {
         context.leadership.acquired().await;
         let interval = self.cloud.interval;
         let mut retries = Retries::new(&self.cloud.client, interval, self.clock.clone());
+        let (backoff, mut blocked) = (Backoff::new(BUSY, interval.max(BUSY)), 0_u32);
         loop {
             context.pause.until(false).await;
             retries.begin();
             let wait = match self.take_all().await {
-                Ok(true) => jittered(interval * QUIET_INTERVALS, JITTER),
-                Ok(false) => BUSY,
+                Ok(true) => {
+                    blocked = 0;
+                    jittered(interval * QUIET_INTERVALS, JITTER)
+                }
+                Ok(false) => {
+                    blocked = blocked.saturating_add(1);
+                    backoff.delay(blocked)
+                }
                 Err(error) => {
                     self.report(&error);
                     let asked = match &error {
@@ -127,19 +137,31 @@ impl CloudDecisions {
         warn!(error, "releases and approvals of the cloud cannot be taken");
     }
 
-    /// Takes and obeys the decisions of the cloud. Returns false if one has to wait for the release before it.
-    async fn take_all(&self) -> Result<bool, DecisionError> {
+    /// Takes and obeys the decisions of the cloud. Returns false if a release has to wait for the one before it.
+    async fn take_all(&mut self) -> Result<bool, DecisionError> {
+        let was_free = self.obey_all(self.taken.clone()).await?;
         let path = self.cloud.cluster.decisions();
         let listed = self.cloud.client.list::<ClusterDecision>(path, None).await;
         let Fetched::Complete { value, .. } = listed.map_err(DecisionError::Cloud)? else {
-            return Ok(true);
+            return Ok(was_free);
         };
-        for decision in value {
+        Ok(self.obey_all(value).await? && was_free)
+    }
+
+    /// Obeys these decisions; the cloud gives them up first. Returns false if a release has to wait for the one before
+    /// it.
+    async fn obey_all(&mut self, decisions: Vec<ClusterDecision>) -> Result<bool, DecisionError> {
+        let mut is_free = true;
+        for decision in decisions {
             if decision.release.is_some() && self.is_releasing().await? {
-                return Ok(false);
-            }
-            if !self.take(&decision).await? {
+                is_free = false;
                 continue;
+            }
+            if !self.taken.contains(&decision) {
+                if !self.take(&decision).await? {
+                    continue;
+                }
+                self.taken.push(decision.clone());
             }
             if let Some(release) = &decision.release {
                 self.release(release).await?;
@@ -147,8 +169,9 @@ impl CloudDecisions {
             if let Some(approval) = &decision.approval {
                 self.approve(approval).await?;
             }
+            self.taken.retain(|taken| taken.id != decision.id);
         }
-        Ok(true)
+        Ok(is_free)
     }
 
     /// Returns true if a release was not used yet: another one would replace it.
@@ -214,5 +237,135 @@ impl CloudDecisions {
             .patch(&plugin.name_any(), &params, &Patch::Merge(patch))
             .await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use serde_json::Value;
+    use tidewaiter_cloud::client::{ClientSettings, Cluster};
+    use tidewaiter_kit::{Feed, Kit, SystemClock};
+
+    use super::*;
+
+    const RELEASE: &str = "cccccccc-0000-4000-8000-000000000001";
+    const APPROVAL: &str = "cccccccc-0000-4000-8000-000000000002";
+
+    /// A cloud that lists decisions, and an API server with a `CloudSync`.
+    #[derive(Default)]
+    struct Servers {
+        listed: Mutex<Vec<Value>>,
+        /// True if the API server takes no patch.
+        is_broken: AtomicBool,
+        /// True if `CloudSync` has an annotation.
+        is_releasing: AtomicBool,
+        writes: Mutex<Vec<String>>,
+    }
+
+    impl Servers {
+        fn cloud(&self, request: &reqwest::Request) -> (u16, String) {
+            if request.method() == "GET" {
+                return (200, json!(*self.listed.lock()).to_string());
+            }
+            let id = request.url().path().rsplit('/').next().unwrap_or_default();
+            self.writes.lock().push(format!("{} {id}", request.method()));
+            (204, String::new())
+        }
+
+        fn api(&self, method: &http::Method) -> (u16, String) {
+            if method != "GET" {
+                self.writes.lock().push(method.to_string());
+                if self.is_broken.load(Ordering::SeqCst) {
+                    let failure = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                        "code": 500, "reason": "InternalError", "message": "not now"});
+                    return (500, failure.to_string());
+                }
+            }
+            let mut object = json!({"metadata": {"name": CLOUD_SYNC}, "spec": {}});
+            if self.is_releasing.load(Ordering::SeqCst) {
+                object["metadata"]["annotations"] = json!({RELEASE_ANNOTATION: "0123456789ab"});
+            }
+            (200, object.to_string())
+        }
+
+        fn decisions(self: &Arc<Self>) -> CloudDecisions {
+            let clock = SystemClock::shared();
+            let kit = Kit::new(clock.clone()).unwrap();
+            let servers = Arc::clone(self);
+            let api = tower::service_fn(move |request: http::Request<Body>| {
+                let (status, body) = servers.api(request.method());
+                let response = http::Response::builder()
+                    .status(status)
+                    .body(Body::from(body.into_bytes()));
+                async move { Ok::<_, kube::Error>(response.unwrap()) }
+            });
+            let servers = Arc::clone(self);
+            let settings = ClientSettings::new("https://cloud.example.com".parse().unwrap());
+            let client = tidewaiter_cloud::client::Client::new(&settings, clock.clone()).unwrap();
+            let client = client.over(move |request| {
+                let (status, body) = servers.cloud(&request);
+                let response = http::Response::builder().status(status).body(body).unwrap();
+                async move { Ok(response.into()) }
+            });
+            let cluster = Cluster {
+                organization: RELEASE.parse().unwrap(),
+                id: RELEASE.parse().unwrap(),
+            };
+            let kube = Client::new(api, "default");
+            CloudDecisions {
+                cloud: Cloud {
+                    client,
+                    cluster,
+                    interval: Duration::from_secs(30),
+                },
+                asked: Arc::default(),
+                mirror: MirrorState::with_held_role(&kit),
+                plugins: Feed::new(&kit).1,
+                objects: Api::all(kube.clone()),
+                copies: Api::namespaced(kube, CONTAINERSHIP_NAMESPACE),
+                clock,
+                taken: Vec::new(),
+                is_failing: false,
+            }
+        }
+    }
+
+    /// The release of what the mirror holds, as the cloud lists it.
+    fn release(decisions: &CloudDecisions) -> Value {
+        let report = decisions.mirror.report(decisions.clock.now());
+        let held = report.kinds[0].held.as_ref().unwrap();
+        json!({"id": RELEASE, "release": {"kind": report.kinds[0].kind, "revision": held.revision}, "approval": null})
+    }
+
+    #[tokio::test]
+    async fn a_decision_that_the_api_server_does_not_take_is_obeyed_later() {
+        let servers = Arc::new(Servers::default());
+        let mut decisions = servers.decisions();
+        *servers.listed.lock() = vec![release(&decisions)];
+        servers.is_broken.store(true, Ordering::SeqCst);
+        decisions.take_all().await.unwrap_err();
+        // The cloud has given it up.
+        servers.listed.lock().clear();
+        servers.is_broken.store(false, Ordering::SeqCst);
+        for _ in 0..2 {
+            assert!(decisions.take_all().await.unwrap());
+        }
+        let expected = [format!("DELETE {RELEASE}"), "PATCH".to_owned(), "PATCH".to_owned()];
+        assert_eq!(*servers.writes.lock(), expected, "obeyed once");
+    }
+
+    #[tokio::test]
+    async fn a_release_that_waits_delays_no_approval() {
+        let servers = Arc::new(Servers::default());
+        let mut decisions = servers.decisions();
+        let approval = json!({"id": APPROVAL, "release": null, "approval": {"plugin": APPROVAL, "digest": "abc"}});
+        *servers.listed.lock() = vec![release(&decisions), approval];
+        servers.is_releasing.store(true, Ordering::SeqCst);
+        assert!(!decisions.take_all().await.unwrap());
+        assert_eq!(*servers.writes.lock(), [format!("DELETE {APPROVAL}")]);
     }
 }

@@ -1,13 +1,16 @@
 //! The report of a cluster on itself: how far it follows the cloud, what it holds and refuses, its plugins, and what
 //! its agents report. Every text in it was written in the cluster, so it is readable text of a limited length.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::fields::model;
 use super::values::{ChangeNumber, ClusterId, DecisionId, Description, PluginId, Slug};
 
 /// The maximum size of a report, in bytes: somewhat less than a body may have.
 pub const MAX_REPORT: usize = 60 * 1024;
+
+/// The time in which a cluster can take a decision.
+pub const DECISION_LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 
 model! {
     /// The report of a cluster. A field that is absent is empty, or not known.

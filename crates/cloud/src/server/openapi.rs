@@ -147,6 +147,7 @@ pub(super) fn who_may(may: Permission) -> String {
         Permission::Known => "any valid token".to_owned(),
         Permission::User => "any user, for the own account".to_owned(),
         Permission::Operator => "an operator of this server".to_owned(),
+        Permission::Cluster => "the cluster itself".to_owned(),
         Permission::Organization { role, cluster, own } => {
             let mut who = vec![format!("a member of the organization with at least the role {role}")];
             who.extend(own.then(|| "the user".to_owned()));

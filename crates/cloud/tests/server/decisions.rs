@@ -1,12 +1,19 @@
 //! Releases and approvals of what clusters hold: who may, of what exactly, and only once.
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
+use sqlx::{AnyConnection, Connection as _};
+use tidewaiter_kit::{Clock as _, SystemClock};
 
 use crate::fixture::Fixture;
 use crate::stream::{Listening, kinds};
 use crate::world::{World, on_both};
 
-on_both!(a_decision_is_about_what_the_cluster_reports_and_is_taken_once);
+on_both!(
+    a_decision_is_about_what_the_cluster_reports_and_is_taken_once,
+    a_decision_ends_and_is_withdrawn_by_an_admin,
+    only_a_cluster_reports_what_it_holds,
+);
 
 const PLUGIN: &str = "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e";
 const REVISION: &str = "0123456789ab";
@@ -93,4 +100,51 @@ async fn a_decision_is_about_what_the_cluster_reports_and_is_taken_once(world: W
         world.delete(cluster, &path).await.is(404);
     }
     assert_eq!(world.get(cluster, &decisions).await.is(200).json(), json!([]));
+}
+
+async fn a_decision_ends_and_is_withdrawn_by_an_admin(world: World) {
+    let fixture = Fixture::new(world).await;
+    let world = &fixture.world;
+    let [owner, admin, cluster] = ["owner", "admin", "cluster"].map(|name| fixture.token(name));
+    let inside = fixture.near("/clusters/{cluster_id}");
+    let decisions = format!("{inside}/decisions");
+    let path = format!("{inside}/report");
+    world.put(cluster, &path, report(true)).await.is(200);
+    let decide = async || {
+        let body = json!({"kind": "ClusterLabel", "revision": REVISION});
+        world.post(admin, &format!("{inside}/releases"), body).await.is(204);
+        let listed = world.get(cluster, &decisions).await.is(200).json();
+        assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+        format!("{decisions}/{}", listed[0]["id"].as_str().unwrap())
+    };
+    let ended = decide().await;
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    let before = SystemClock.now() - SignedDuration::from_mins(16);
+    let aged = sqlx::query("UPDATE objects SET created_at = $1 WHERE kind = 'decisions'").bind(before.to_string());
+    assert_eq!(aged.execute(&mut database).await.unwrap().rows_affected(), 1);
+    assert_eq!(world.get(cluster, &decisions).await.is(200).json(), json!([]));
+    world.delete(cluster, &ended).await.is(404);
+
+    // The ended one is no reason to store no other one, and is deleted.
+    let fresh = decide().await;
+    assert_ne!(fresh, ended);
+    let left = sqlx::query("DELETE FROM objects WHERE kind = 'decisions' AND created_at = $1").bind(before.to_string());
+    assert_eq!(left.execute(&mut database).await.unwrap().rows_affected(), 0);
+    world.delete(fixture.token("member"), &fresh).await.is(403);
+    world.delete(admin, &fresh).await.is(204);
+    world.delete(cluster, &fresh).await.is(404);
+    let row = &world.changes(owner, &fixture.near("/audit?limit=100")).await[0];
+    assert_eq!((&row["action"], &row["kind"]), (&json!("delete"), &json!("decisions")));
+    assert!(row["actor"].as_str().unwrap().starts_with("user:"), "{row}");
+}
+
+async fn only_a_cluster_reports_what_it_holds(world: World) {
+    let fixture = Fixture::new(world).await;
+    let world = &fixture.world;
+    let path = fixture.near("/clusters/{cluster_id}/report");
+    for name in ["owner", "admin"] {
+        let refused = world.put(fixture.token(name), &path, report(true)).await.is(403);
+        assert!(refused.body.contains("only the cluster itself"), "{refused:?}");
+    }
+    world.get(fixture.token("owner"), &path).await.is(404);
 }

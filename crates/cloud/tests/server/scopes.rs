@@ -28,7 +28,7 @@ on_both!(
 const OWN: [&str; 2] = ["GET /v3/account", "GET /v3/authenticate"];
 
 /// What no service account and no token with a scope may do, whatever the role. `~` is the organization.
-const ACCESS: [&str; 39] = [
+const ACCESS: [&str; 48] = [
     "PUT /v3/account",
     "PATCH /v3/account",
     "PUT /v3/account/password",
@@ -66,6 +66,15 @@ const ACCESS: [&str; 39] = [
     "POST ~/service-accounts/{service_account_id}/tokens",
     "DELETE ~/service-accounts/{service_account_id}/tokens/{id}",
     "POST ~/clusters/{cluster_id}/token",
+    "POST ~/clusters/{cluster_id}/api-keys",
+    "POST ~/teams",
+    "PUT ~/teams/{id}",
+    "PATCH ~/teams/{id}",
+    "DELETE ~/teams/{id}",
+    "POST ~/role-bindings",
+    "PUT ~/role-bindings/{id}",
+    "PATCH ~/role-bindings/{id}",
+    "DELETE ~/role-bindings/{id}",
     "PUT /v3/plugins/{type}/implementations/{implementation}/versions/{version}",
     "DELETE /v3/plugins/{type}/implementations/{implementation}/versions/{version}",
 ];
@@ -151,23 +160,31 @@ async fn a_token_has_what_its_scope_names_and_nothing_else(world: World) {
 
 async fn no_program_gives_access(world: World) {
     let fixture = Fixture::new(world).await;
-    let kinds = json!({"kinds": ["organizations", "users", "ssh-keys", "service-accounts", "clusters"]});
+    let kinds = [
+        "organizations",
+        "users",
+        "teams",
+        "role-bindings",
+        "ssh-keys",
+        "service-accounts",
+        "clusters",
+    ];
+    let kinds = json!({ "kinds": kinds });
     let verbs = json!({"verbs": ["read", "write"]});
     let (named, whole) = (scoped(&fixture, kinds).await, scoped(&fixture, verbs).await);
     let (admin, reader) = (account(&fixture, "admin").await, account(&fixture, "read_only").await);
     let access = set(ACCESS);
-    // An API key is a credential without a kind.
-    for (token, keys, clusters, roles, writes) in [
-        (&named, false, true, false, true),
-        (&whole, false, false, true, true),
-        (&admin, true, true, true, true),
-        (&reader, false, false, false, false),
+    // A new cluster has an API key.
+    for (token, clusters, roles, writes) in [
+        (&named, true, false, true),
+        (&whole, false, true, true),
+        (&admin, false, true, true),
+        (&reader, false, false, false),
     ] {
         let found = granted(&fixture, token).await;
         assert_eq!(&found & &access, BTreeSet::new());
         assert!(found.contains("GET ~/users"), "{found:?}");
         let has = |endpoint: &str| found.contains(endpoint);
-        assert_eq!(has("POST ~/clusters/{cluster_id}/api-keys"), keys, "{found:?}");
         assert_eq!(has("POST ~/clusters"), clusters, "{found:?}");
         assert_eq!(has("POST ~/roles"), roles, "{found:?}");
         let is_write = |endpoint: &String| !endpoint.starts_with("GET ");

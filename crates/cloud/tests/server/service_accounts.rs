@@ -13,6 +13,8 @@ use crate::world::{Answer, PASSWORD, World, on_both};
 on_both!(
     a_service_account_acts_with_its_role_until_it_is_deleted,
     a_service_account_is_no_user,
+    a_service_account_creates_no_credential_that_outlives_it,
+    a_service_account_revokes_its_own_token,
     a_token_of_a_service_account_ends_with_it_and_needs_a_recent_login,
     an_organization_has_as_many_service_accounts_as_its_quota,
     a_password_ends_logins_and_tokens_only_if_asked,
@@ -106,6 +108,42 @@ async fn a_service_account_is_no_user(world: World) {
         .get(&token, &format!("/v3/organizations/{elsewhere}"))
         .await
         .is(404);
+}
+
+async fn a_service_account_creates_no_credential_that_outlives_it(world: World) {
+    let olivia = world.owner().await;
+    let made = world.post(&olivia, "~/clusters", json!({"name": "prod"})).await.is(201);
+    let keys = format!("~/clusters/{}/api-keys", made.field("id"));
+    let account = create(&world, &olivia, "admin").await;
+    let token = token_of(&world, &olivia, &account, 3600).await.is(201).field("token");
+    world.post(&token, &keys, json!({})).await.is(403);
+    let staging = json!({"name": "staging"});
+    let refused = world.post(&token, "~/clusters", staging.clone()).await.is(403);
+    assert!(refused.body.contains("scope"), "{refused:?}");
+    let team = json!({"name": "Friends", "user_ids": [world.owner]});
+    world.post(&token, "~/teams", team).await.is(403);
+    let reader = world.post(&olivia, "~/roles", role("Reader")).await.is(201).field("id");
+    let binding = json!({"type": "UserBinding", "user_id": world.owner, "authorization_role_id": reader});
+    world.post(&token, "~/role-bindings", binding).await.is(403);
+    // A scope that names clusters permits what it names, and no further key.
+    let body = json!({"name": "ci", "expires_in_seconds": 3600, "scope": {"kinds": ["clusters"]}});
+    let made = world.post(&olivia, &format!("{ACCOUNTS}/{account}/tokens"), body).await;
+    let token = made.is(201).field("token");
+    world.post(&token, "~/clusters", staging).await.is(201);
+    world.post(&token, &keys, json!({})).await.is(403);
+}
+
+async fn a_service_account_revokes_its_own_token(world: World) {
+    let olivia = world.owner().await;
+    let account = create(&world, &olivia, "read_only").await;
+    let token = async || token_of(&world, &olivia, &account, 3600).await.is(201);
+    let (own, other) = (token().await, token().await);
+    let by_id = format!("/v3/account/tokens/{}", other.field("id"));
+    let own = own.field("token");
+    world.delete(&own, &by_id).await.is(403);
+    world.delete(&own, "/v3/account/tokens/current").await.is(204);
+    world.get(&own, "~").await.is(401);
+    world.get(&other.field("token"), "~").await.is(200);
 }
 
 /// Makes the login older than what counts as recent.

@@ -53,6 +53,17 @@ impl MirrorState {
     }
 }
 
+#[cfg(test)]
+impl MirrorState {
+    /// The state of a mirror that holds a `ClusterRole`.
+    pub(crate) fn with_held_role(kit: &tidewaiter_kit::Kit) -> Self {
+        let board = Board::new(kit, std::time::Duration::from_secs(30)).unwrap();
+        let apart = [Held::roles(kit.clock.clone()), Held::nodes(kit.clock.clone())];
+        apart[0].hold("a-role", &["get pods".to_owned()]);
+        Self::new(board, apart)
+    }
+}
+
 impl fmt::Debug for MirrorState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MirrorState").finish_non_exhaustive()

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tidewaiter_api::InvalidValue;
 use tidewaiter_api::values::EndTime;
 use tidewaiter_cloud::models::Kind;
-use tidewaiter_cloud::models::values::{Slug, TargetVersion, Version};
+use tidewaiter_cloud::models::values::{DecisionId, Slug, TargetVersion, Version};
 use tidewaiter_cloud::server::principal::OrgRole;
 
 use super::cloud::KindParser;
@@ -79,12 +79,20 @@ pub(crate) enum ActionCommand {
     /// Releases what a cluster holds of a kind, after showing it; only where the cluster accepts that from the cloud
     Release {
         /// The kind in the cluster, for example User
-        #[arg(value_name = "KIND")]
-        kind: String,
+        #[arg(value_name = "KIND", required_unless_present_any = ["list", "withdraw"])]
+        kind: Option<String>,
 
         /// Releases without confirmation
         #[arg(short, long)]
         yes: bool,
+
+        /// Only lists the releases and approvals that the cluster has yet to take
+        #[arg(long, conflicts_with_all = ["kind", "withdraw"])]
+        list: bool,
+
+        /// Withdraws a release or an approval that the cluster has yet to take
+        #[arg(long, value_name = "ID", conflicts_with = "kind")]
+        withdraw: Option<DecisionId>,
 
         #[command(flatten)]
         place: ClusterPlace,

@@ -272,7 +272,7 @@ pub(crate) struct ApplyArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Waits until every cluster that the changes concern has followed them, for at most this time; --wait alone is
+    /// Waits until every cluster that the documents concern has followed them, for at most this time; --wait alone is
     /// --wait=5m
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "5m",
         value_parser = wait)]

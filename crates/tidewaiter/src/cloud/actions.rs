@@ -56,7 +56,15 @@ pub(super) async fn main(command: &ActionCommand) -> Result<()> {
         ActionCommand::Offboard(args) => super::offboard::offboard(args).await,
         ActionCommand::Tokens(command) => tokens(command).await,
         ActionCommand::ApiKeys(command) => api_keys(command).await,
-        ActionCommand::Release { kind, yes, place } => super::decisions::release(place, kind, *yes).await,
+        ActionCommand::Release { list: true, place, .. } => super::decisions::list(place).await,
+        ActionCommand::Release {
+            withdraw: Some(id),
+            place,
+            ..
+        } => super::decisions::withdraw(place, *id).await,
+        ActionCommand::Release { kind, yes, place, .. } => {
+            super::decisions::release(place, kind.as_deref().unwrap_or_default(), *yes).await
+        }
         ActionCommand::Approve { plugin, yes, place } => super::decisions::approve(place, plugin, *yes).await,
         ActionCommand::SetScript(args) => super::scripts::set(args).await,
         ActionCommand::ScriptTemplates(command) => super::script_templates::main(command).await,

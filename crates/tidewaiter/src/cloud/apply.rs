@@ -25,7 +25,7 @@ const DIFFERENT: u8 = 1;
 /// Shows the plan and carries it out.
 pub(super) async fn apply(args: &ApplyArgs) -> Result<()> {
     let (session, plan) = shown(&args.documents, args.prune).await?;
-    if args.dry_run || plan.steps.is_empty() {
+    if args.dry_run || (plan.steps.is_empty() && args.wait.is_none()) {
         return Ok(());
     }
     preflight(&session, &plan).await.context("nothing was changed")?;
@@ -33,14 +33,13 @@ pub(super) async fn apply(args: &ApplyArgs) -> Result<()> {
     if deletions > 0 && !args.confirmation.yes {
         confirm(&format!("Delete {deletions}, as shown above?"))?;
     }
-    let made = carry_out(&session, &plan).await?;
-    match args.wait {
-        Some(_) if made.is_empty() => {
-            bail!("the changes are made, but the server is older and does not number them: --wait cannot wait")
-        }
-        Some(limit) => cluster_reports::wait(&session, &made, limit).await,
-        None => Ok(()),
+    let mut made = carry_out(&session, &plan).await?;
+    let Some(limit) = args.wait else { return Ok(()) };
+    if made.is_empty() && !plan.steps.is_empty() {
+        bail!("the changes are made, but the server is older and does not number them: --wait cannot wait");
     }
+    made.extend(plan.unchanged);
+    cluster_reports::wait(&session, &made, limit).await
 }
 
 /// Shows the plan.

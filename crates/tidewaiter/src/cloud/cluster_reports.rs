@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tidewaiter_cloud::client::Path;
+use tidewaiter_cloud::client::{ClientError, Path};
 use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::reports;
 use tidewaiter_kit::SystemClock;
@@ -31,7 +31,7 @@ const MAX_NAMED: usize = 10;
 /// older.
 pub(super) async fn add(session: &Session, clusters: &mut [Value]) -> Result<()> {
     let ids: Vec<&str> = clusters.iter().map(|cluster| text(cluster, "id")).collect();
-    let mut reports = read(session, &ids).await?;
+    let mut reports = read(session, &session.organization()?, &ids).await?;
     for cluster in clusters {
         let report = reports.remove(text(cluster, "id")).unwrap_or_default();
         if let Some(cluster) = cluster.as_object_mut() {
@@ -42,8 +42,8 @@ pub(super) async fn add(session: &Session, clusters: &mut [Value]) -> Result<()>
 }
 
 /// The last reports of the clusters with these ids, by the ids. That of a single cluster has the diffs of plugins, too.
-async fn read(session: &Session, ids: &[&str]) -> Result<BTreeMap<String, Value>> {
-    let organization = session.organization()?;
+async fn read(session: &Session, organization: &Path, ids: &[&str]) -> Result<BTreeMap<String, Value>> {
+    let organization = organization.clone();
     let reports: Vec<Value> = if let [id] = ids {
         let path = organization.below("clusters").below(id).below("report");
         let found = if_found(session.get(path).await)?;
@@ -86,8 +86,10 @@ pub(super) struct Made {
     id: String,
     /// The id of its cluster; `None` if every cluster of the organization is concerned.
     cluster: Option<String>,
-    /// Its number.
+    /// Its number; 0 if it was made before.
     change: u64,
+    /// The time of a change that was made before.
+    at: Option<Timestamp>,
 }
 
 impl Made {
@@ -100,6 +102,15 @@ impl Made {
             id: id.to_owned(),
             cluster: segments.nth(1).map(str::to_owned),
             change,
+            at: None,
+        }
+    }
+
+    /// The last change of the object in `list`, which was made before. Its number is not known.
+    pub(super) fn before(kind: Kind, list: &Path, object: &Value) -> Self {
+        Self {
+            at: ages::read(text(object, "updated_at")),
+            ..Self::new(kind, list, text(object, "id"), 0)
         }
     }
 
@@ -124,9 +135,27 @@ enum Progress {
 /// # Errors
 /// If a cluster has not: the message names it with the reason.
 pub(super) async fn wait(session: &Session, made: &[Made], limit: Duration) -> Result<()> {
+    let (followed, behind) = follow(session, &session.organization()?, made, limit, note).await?;
+    if behind.is_empty() {
+        return Ok(());
+    }
+    let (left, all) = (behind.len(), followed.len() + behind.len());
+    let behind = named(&behind);
+    bail!("the changes are made, but {left} of {all} clusters have not followed: {behind}");
+}
+
+/// Waits as [`wait`], and tells how many have followed. Returns the names of the clusters that have, and of the others
+/// with the reasons.
+pub(super) async fn follow(
+    session: &Session,
+    organization: &Path,
+    made: &[Made],
+    limit: Duration,
+    tell: fn(&str),
+) -> Result<(Vec<String>, Vec<String>)> {
     let clock = SystemClock::shared();
     let end = clock.monotonic().saturating_add(limit);
-    let clusters = session.list(session.organization()?.below("clusters")).await?;
+    let clusters = session.list(organization.clone().below("clusters")).await?;
     let concerned: Vec<(&Value, Vec<&Made>)> = clusters
         .iter()
         .map(|cluster| (cluster, made.iter().filter(|made| made.concerns(cluster)).collect()))
@@ -135,27 +164,39 @@ pub(super) async fn wait(session: &Session, made: &[Made], limit: Duration) -> R
     let ids: Vec<&str> = concerned.iter().map(|(cluster, _)| text(cluster, "id")).collect();
     let mut said = None;
     loop {
-        let reports = read(session, &ids).await?;
-        let (mut behind, mut may_follow) = (Vec::new(), false);
+        let (reports, unread) = match read(session, organization, &ids).await {
+            Err(error) if matches!(error.downcast_ref(), Some(ClientError::Unavailable { .. })) => {
+                (BTreeMap::new(), Some(format!("its report cannot be read: {error}")))
+            }
+            found => (found?, None),
+        };
+        let (mut followed, mut behind, mut may_follow) = (Vec::new(), Vec::new(), false);
         for (cluster, made) in &concerned {
-            let (reason, may) = match progress(reports.get(text(cluster, "id")), made, clock.now()) {
-                Progress::Followed => continue,
+            let name = text(cluster, "name");
+            let progress = unread.clone().map_or_else(
+                || progress(reports.get(text(cluster, "id")), made, clock.now()),
+                Progress::Behind,
+            );
+            let (reason, may) = match progress {
+                Progress::Followed => {
+                    followed.push(name.to_owned());
+                    continue;
+                }
                 Progress::Behind(reason) => (reason, true),
                 Progress::Refused(reason) => (reason, false),
             };
             may_follow |= may;
-            behind.push(format!("{} ({reason})", text(cluster, "name")));
+            behind.push(format!("{name} ({reason})"));
         }
-        let (all, left) = (concerned.len(), behind.len());
-        if said.replace(left) != Some(left) {
-            note(&format!("{} of {all} clusters have followed", all - left));
+        if said.replace(followed.len()) != Some(followed.len()) {
+            tell(&format!(
+                "{} of {} clusters have followed",
+                followed.len(),
+                concerned.len()
+            ));
         }
-        if behind.is_empty() {
-            return Ok(());
-        }
-        if !may_follow || clock.monotonic() >= end {
-            let behind = named(&behind);
-            bail!("the changes are made, but {left} of {all} clusters have not followed: {behind}");
+        if behind.is_empty() || !may_follow || clock.monotonic() >= end {
+            return Ok((followed, behind));
         }
         clock.sleep(POLL_INTERVAL).await;
     }
@@ -207,7 +248,8 @@ fn of_kind(kind: &Value, made: &Made) -> Progress {
         return Progress::Behind(format!("{name}: {error}"));
     }
     let change = text(kind, "change").parse::<u64>();
-    if !change.is_ok_and(|change| change >= made.change) {
+    let listed = ages::read(text(kind, "last_success"));
+    if !change.is_ok_and(|change| change >= made.change) || listed < made.at {
         return Progress::Behind(format!("{name} is not synced yet"));
     }
     let refused = kind["refused"].as_array().map_or(&[][..], Vec::as_slice);
@@ -286,6 +328,12 @@ mod tests {
         let many = "2 User are rejected, and its report does not name all of them";
         assert_eq!(of("7", json!({"refused_objects": 2})), behind(many));
         assert_eq!(of("7", json!({"refused": [{"id": "another"}]})), Progress::Followed);
+        // The cluster has to have listed what was changed before.
+        let object = json!({"id": ID, "updated_at": "1767225600000"});
+        let before = Made::before(Kind::User, &list, &object);
+        let listed = |at: &str| progress(Some(&report("3", &json!({"last_success": at}))), &[&before], now);
+        assert_eq!(listed("2026-01-01T00:00:00Z"), Progress::Followed);
+        assert_eq!(listed("2025-12-31T23:59:59Z"), behind("User is not synced yet"));
         // A kind that nothing mirrors concerns no cluster.
         let provider = Made::new(Kind::Provider, &list, ID, 99);
         assert_eq!(

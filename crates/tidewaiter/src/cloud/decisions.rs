@@ -7,6 +7,9 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
 use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{Method, Path, Request};
+use tidewaiter_cloud::models::DECISION_LIFETIME;
+use tidewaiter_cloud::models::values::DecisionId;
+use tidewaiter_kit::SystemClock;
 
 use super::apply::confirm;
 use super::output::print;
@@ -24,10 +27,10 @@ pub(super) async fn release(place: &ClusterPlace, kind: &str, yes: bool) -> Resu
         confirm("Release these changes?")?;
     }
     let body = json!({ "kind": kind["kind"], "revision": kind["held"]["revision"] });
-    decide(&session, path.below("releases"), body).await?;
+    let until = decide(&session, path.below("releases"), body).await?;
     let name = printable(text(kind, "kind"));
     print(&format!(
-        "the cluster is asked to release {name}; its report shows when it has\n"
+        "the cluster is asked to release {name} until {until}; its report shows when it has\n"
     ))
 }
 
@@ -48,11 +51,34 @@ pub(super) async fn approve(place: &ClusterPlace, plugin: &str, yes: bool) -> Re
         confirm("Approve exactly this?")?;
     }
     let body = json!({ "plugin": plugin["id"], "digest": plugin["waiting"]["digest"] });
-    decide(&session, path.below("approvals"), body).await?;
+    let until = decide(&session, path.below("approvals"), body).await?;
     let name = printable(text(plugin, "name"));
     print(&format!(
-        "the cluster is asked to approve {name}; its report shows when it has\n"
+        "the cluster is asked to approve {name} until {until}; its report shows when it has\n"
     ))
+}
+
+/// Lists the decisions that the cluster has yet to take.
+pub(super) async fn list(place: &ClusterPlace) -> Result<()> {
+    let session = Session::open(place)?;
+    let path = session.cluster(None).await?.below("decisions");
+    let mut shown = String::new();
+    for decision in session.list(path).await? {
+        let what = match &decision["release"] {
+            Value::Null => format!("approval of {}", text(&decision["approval"], "plugin")),
+            release => format!("release of {}", text(release, "kind")),
+        };
+        let _ = writeln!(shown, "{} {}", text(&decision, "id"), printable(&what));
+    }
+    print(&shown)
+}
+
+/// Withdraws a decision that the cluster has yet to take.
+pub(super) async fn withdraw(place: &ClusterPlace, id: DecisionId) -> Result<()> {
+    let session = Session::open(place)?;
+    let path = session.cluster(None).await?.below("decisions").below(id);
+    session.send(&Request::new(Method::DELETE, path)).await?;
+    print("withdrawn\n")
 }
 
 /// The path of the cluster, and its last report.
@@ -73,14 +99,15 @@ fn accepts(report: &Value, instead: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sends a decision, once: a repeated one could be about something else.
-async fn decide(session: &Session, path: Path, body: Value) -> Result<()> {
+/// Sends a decision, once: a repeated one could be about something else. Returns its end.
+async fn decide(session: &Session, path: Path, body: Value) -> Result<String> {
     let request = Request {
         once: true,
         ..request(Method::POST, path, body, None)
     };
     session.send(&request).await?;
-    Ok(())
+    let end = SystemClock::shared().now() + DECISION_LIFETIME;
+    Ok(end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 fn items<'a>(report: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {

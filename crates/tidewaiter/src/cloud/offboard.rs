@@ -7,6 +7,9 @@
 //! - Every step may be repeated: what is gone is done. After an interruption, the same command continues.
 //! - From a member who cannot be removed, all that gives access is taken, as far as the server permits it, and the
 //!   command fails with the reason. A refusal in one organization stops nothing in another one.
+//! - Service accounts and API keys that the person created stay, because others use them: they are named.
+
+mod report;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,6 +21,7 @@ use tidewaiter_cloud::client::{ClientError, Method, Path, Request};
 use tidewaiter_cloud::models::Kind;
 
 use super::apply::confirm;
+use super::cluster_reports::Made;
 use super::output::print;
 use super::session::{Session, if_found, request, text};
 use crate::cli::OffboardArgs;
@@ -46,6 +50,16 @@ struct Membership {
     bindings: Vec<Value>,
     /// The names of the clusters.
     clusters: Vec<String>,
+    /// The service accounts and API keys that the person created.
+    created: Vec<String>,
+}
+
+/// The outcome of a removal.
+struct Outcome<'a> {
+    /// What stays, and why.
+    stays: Vec<String>,
+    /// The changes in the organization of each membership.
+    made: Vec<(&'a Membership, Vec<Made>)>,
 }
 
 /// Shows what goes, and removes it after confirmation.
@@ -66,11 +80,12 @@ pub(super) async fn offboard(args: &OffboardArgs) -> Result<()> {
     if !args.confirmation.yes {
         confirm(&format!("Remove {}, as shown above?", printable(name)))?;
     }
-    let left = leaver.remove(&session).await;
-    let left = left.context("stopped; what is removed stays so: run the same command again to continue")?;
-    print(&leaver.report())?;
-    if !left.is_empty() {
-        bail!("the account stays, without what is removed above: {}", left.join("; "));
+    let outcome = leaver.remove(&session).await;
+    let outcome = outcome.context("stopped; what is removed stays so: run the same command again to continue")?;
+    print(&leaver.report(&session, &outcome).await)?;
+    if !outcome.stays.is_empty() {
+        let stays = outcome.stays.join("; ");
+        bail!("the account stays, without what is removed above: {stays}");
     }
     Ok(())
 }
@@ -158,7 +173,7 @@ impl Leaver {
             ),
             None => writeln!(shown, "The account stays: {ELSEWHERE}."),
         };
-        shown
+        shown + &self.not_removed()
     }
 
     /// The membership in the home of the person.
@@ -166,8 +181,8 @@ impl Leaver {
         self.memberships.iter().find(|membership| membership.is_home())
     }
 
-    /// Removes the person. Returns what stays, and why.
-    async fn remove(&self, session: &Session) -> Result<Vec<String>> {
+    /// Removes the person.
+    async fn remove(&self, session: &Session) -> Result<Outcome<'_>> {
         let home = self.home();
         // A person without a login changes nothing any more meanwhile.
         let logins = match home {
@@ -184,38 +199,27 @@ impl Leaver {
         }
         // The home refuses while there are others.
         let others = self.memberships.iter().filter(|membership| !membership.is_home());
-        let mut stays = Vec::new();
+        let (mut stays, mut made) = (Vec::new(), Vec::new());
         for membership in others.chain(home) {
             let request = Request::new(Method::DELETE, membership.of_user(&self.id));
-            let Err(error) = removed(session, &request, &format!("user of {}", membership.name)).await else {
-                continue;
+            let error = match removed(session, &request, &format!("user of {}", membership.name)).await {
+                Ok(change) => {
+                    let bindings = membership.bindings.iter().map(|_| Kind::RoleBinding);
+                    let kinds = std::iter::once(Kind::User).chain(bindings.take(1));
+                    let changes = kinds.filter_map(|kind| membership.made(kind, &self.id, change));
+                    made.push((membership, changes.collect()));
+                    continue;
+                }
+                Err(error) => error,
             };
             let reason = refusal(error)?;
-            membership.revoke(session, &self.id).await?;
+            made.push((membership, membership.revoke(session, &self.id).await?));
             stays.push(printable(&format!("{}: {reason}", membership.name)));
             let logins = logins.as_ref().filter(|_| membership.is_home());
             stays.extend(logins.map(|reason| format!("logins and tokens stay: {}", printable(reason))));
         }
         stays.extend(home.is_none().then(|| ELSEWHERE.to_owned()));
-        Ok(stays)
-    }
-
-    /// What the clusters do, as far as the cloud knows.
-    fn report(&self) -> String {
-        let clusters = self.memberships.iter().flat_map(|membership| &membership.clusters);
-        let clusters: Vec<String> = clusters.map(|name| printable(name)).collect();
-        if clusters.is_empty() {
-            return "no cluster is concerned\n".to_owned();
-        }
-        format!(
-            "A cluster that reaches the cloud follows within seconds; the cloud does not know which have: {}.\n\
-             Ask each: tidewaiter explain access --user {}\n\
-             A token for a kube-apiserver lasts for kubernetesTokenSeconds (by default, ten minutes); open watches\n\
-             and kubectl exec go on. Open SSH sessions go on: tidewaiter explain logins says where nodes record them; end\n\
-             them there.\n",
-            clusters.join(", "),
-            self.id
-        )
+        Ok(Outcome { stays, made })
     }
 }
 
@@ -230,9 +234,22 @@ impl Membership {
         let mut bindings = session.list(below("role-bindings")).await?;
         bindings.retain(|binding| text(binding, "user_id") == id);
         let clusters = session.list(below("clusters")).await?;
+        let is_own = |object: &&Value| text(object, "owner_id") == id;
+        let accounts = permitted(session, below("service-accounts")).await?;
+        let accounts = accounts.iter().filter(is_own);
+        let mut created: Vec<String> = accounts
+            .map(|account| format!("ServiceAccount {}", text(account, "name")))
+            .collect();
+        for cluster in &clusters {
+            let keys = below("clusters").below(text(cluster, "id")).below("api-keys");
+            let keys = permitted(session, keys).await?;
+            let of_cluster = |key: &Value| format!("API key {} of {}", text(key, "id"), text(cluster, "name"));
+            created.extend(keys.iter().filter(is_own).map(of_cluster));
+        }
         let clusters = clusters.iter().map(|cluster| text(cluster, "name").to_owned());
         Ok(Some(Self {
             clusters: clusters.collect(),
+            created,
             organization,
             name,
             user,
@@ -249,7 +266,7 @@ impl Membership {
     async fn end_logins(&self, session: &Session, id: &str) -> Result<Option<String>> {
         let tokens = Request::new(Method::DELETE, self.of_user(id).below("tokens"));
         match removed(session, &tokens, "logins and tokens").await {
-            Ok(()) => Ok(None),
+            Ok(_) => Ok(None),
             Err(error) => refusal(error).map(Some),
         }
     }
@@ -258,16 +275,24 @@ impl Membership {
         self.organization.clone().below("users").below(id)
     }
 
-    /// Takes from a member who cannot be removed all that gives access.
-    async fn revoke(&self, session: &Session, id: &str) -> Result<()> {
+    /// A change of an object of the organization, if the server numbers it.
+    fn made(&self, kind: Kind, id: &str, change: Option<u64>) -> Option<Made> {
+        let list = self.organization.clone().below(kind.facts().segment);
+        Some(Made::new(kind, &list, id, change?))
+    }
+
+    /// Takes from a member who cannot be removed all that gives access. Returns the changes that clusters follow.
+    async fn revoke(&self, session: &Session, id: &str) -> Result<Vec<Made>> {
         let role = self.of_user(id).below("role");
         let read_only = request(Method::PUT, role, json!({ "role": "read_only" }), None);
-        self.take(session, &read_only, "role, but read_only").await?;
+        let change = self.take(session, &read_only, "role, but read_only").await?;
+        let mut made: Vec<Made> = self.made(Kind::User, id, change).into_iter().collect();
         let bindings = self.organization.clone().below("role-bindings");
         for binding in &self.bindings {
             let binding = text(binding, "id");
             let request = Request::new(Method::DELETE, bindings.clone().below(binding));
-            self.take(session, &request, &format!("RoleBinding {binding}")).await?;
+            let change = self.take(session, &request, &format!("RoleBinding {binding}")).await?;
+            made.extend(self.made(Kind::RoleBinding, binding, change));
         }
         for team in &self.teams {
             let path = self.organization.clone().below("teams").below(text(team, "id"));
@@ -281,17 +306,19 @@ impl Membership {
             let what = format!("member of the team {}", text(&team, "name"));
             self.take(session, &request, &what).await?;
         }
-        Ok(())
+        Ok(made)
     }
 
-    /// Sends the request, and prints what it removed, or why the server refuses it.
-    async fn take(&self, session: &Session, request: &Request, what: &str) -> Result<()> {
-        let Err(error) = removed(session, request, what).await else {
-            return Ok(());
+    /// Sends the request, and prints what it removed, or why the server refuses it. Returns the number of the change.
+    async fn take(&self, session: &Session, request: &Request, what: &str) -> Result<Option<u64>> {
+        let error = match removed(session, request, what).await {
+            Ok(change) => return Ok(change),
+            Err(error) => error,
         };
         let reason = refusal(error)?;
         let stays = printable(&format!("stays in {}: {what}: {reason}", self.name));
-        print(&format!("{stays}\n"))
+        print(&format!("{stays}\n"))?;
+        Ok(None)
     }
 }
 
@@ -318,13 +345,14 @@ async fn permitted(session: &Session, path: Path) -> Result<Vec<Value>> {
     }
 }
 
-/// Sends the request, and says what it removed, or had removed before.
-async fn removed(session: &Session, request: &Request, what: &str) -> Result<()> {
-    let done = match if_found(session.send(request).await)? {
-        Some(_) => "removed",
-        None => "was removed before",
+/// Sends the request, and says what it removed, or had removed before. Returns the number of the change.
+async fn removed(session: &Session, request: &Request, what: &str) -> Result<Option<u64>> {
+    let (done, change) = match if_found(session.send_numbered(request).await)? {
+        Some((_, change)) => ("removed", change),
+        None => ("was removed before", None),
     };
-    print(&format!("{done}: {}\n", printable(what)))
+    print(&format!("{done}: {}\n", printable(what)))?;
+    Ok(change)
 }
 
 /// The reason why the server refuses a change; any other error is returned.
@@ -361,6 +389,7 @@ mod tests {
             teams: vec![json!({"name": hidden})],
             bindings: vec![json!({"id": hidden})],
             clusters: Vec::new(),
+            created: vec![hidden.to_owned()],
         };
         let leaver = Leaver {
             id: hidden.to_owned(),
@@ -369,6 +398,6 @@ mod tests {
             invitations: vec![(Path::new(["invitations"]), hidden.to_owned())],
         };
         let shown = leaver.shown();
-        assert!(!shown.contains('\u{202e}') && shown.lines().count() == 6, "{shown:?}");
+        assert!(!shown.contains('\u{202e}') && shown.lines().count() == 7, "{shown:?}");
     }
 }

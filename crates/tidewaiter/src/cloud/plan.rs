@@ -13,6 +13,7 @@ use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::{ETag, Path};
 use tidewaiter_cloud::models::Kind;
 
+use super::cluster_reports::Made;
 use super::impact::Impact;
 use super::kinds::SECRETS;
 use super::output::yaml;
@@ -50,7 +51,8 @@ pub(super) enum Change {
 #[derive(Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    pub(super) unchanged: usize,
+    /// The objects that are as the documents say.
+    pub(super) unchanged: Vec<Made>,
     /// The names of the ids in the steps.
     pub(super) names: HashMap<String, String>,
     /// The access that is gained and lost by the steps, if any of them is about that.
@@ -78,7 +80,7 @@ impl Plan {
             self.count(|change| matches!(change, Change::Create { .. })),
             self.count(|change| matches!(change, Change::Update { .. })),
         );
-        let (delete, same) = (self.deletions(), self.unchanged);
+        let (delete, same) = (self.deletions(), self.unchanged.len());
         let _ = writeln!(
             text,
             "{create} to create, {update} to change, {delete} to delete, {same} unchanged"

@@ -15,6 +15,7 @@ use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 
 use super::api_document::{Ids, name_of, names, said_by, stand_in, title};
+use super::cluster_reports::Made;
 use super::documents::{Document, Documents, by_kind};
 use super::plan::{Change, Plan, Step, fields_of, patch, touched};
 use super::session::{Session, is_called, text};
@@ -114,13 +115,13 @@ impl<'a> Planner<'a> {
                     bail!("{} {title} occurs twice", kind.name());
                 }
                 if patch(&fields_of(&found, &api_document.spec), &api_document.spec).is_none() {
-                    self.plan.unchanged += 1;
+                    self.plan.unchanged.push(Made::before(kind, &list, &found));
                     return Ok(());
                 }
                 // The object itself, with the version that the change will be of.
                 let (object, etag) = self.session.get(list.clone().below(&id)).await?;
                 match patch(&fields_of(&object, &api_document.spec), &api_document.spec) {
-                    None => self.plan.unchanged += 1,
+                    None => self.plan.unchanged.push(Made::before(kind, &list, &object)),
                     Some(patch) => {
                         let before = touched(&fields_of(&object, &api_document.spec), &patch);
                         let change = Change::Update {

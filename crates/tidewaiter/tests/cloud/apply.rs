@@ -491,3 +491,23 @@ async fn credentials_that_the_cloud_does_not_answer_are_sent_again() {
             .contains("1 unchanged")
     );
 }
+
+#[tokio::test]
+async fn a_report_that_cannot_be_read_is_not_the_end_of_the_wait() {
+    let person = Person::logged_in().await;
+    let file = person.file(
+        "a.yaml",
+        "kind: ClusterLabel\nspec: {key: cluster.containership.io/zone, value: a}\n",
+    );
+    let apply = ["cloud", "apply", "-f", &file];
+    person.run(&apply).await.well();
+    let report = format!("GET /v3/{}", of_cluster("report"));
+    person.cloud.refuse(&report, StatusCode::SERVICE_UNAVAILABLE);
+    let ran = person.run(&[&apply[..], &["--wait=1s"]].concat()).await;
+    let words = ["1 of 1 clusters have not followed", "its report cannot be read"];
+    assert!(
+        ran.code == 1 && words.iter().all(|word| ran.err.contains(word)),
+        "{}",
+        ran.err
+    );
+}

@@ -1,6 +1,7 @@
 //! Everything of a person goes with one command, which may be repeated.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tidewaiter_cloud::client::{Cluster, Method, Request};
 
 use crate::real::{Real, real};
 use crate::world::Person;
@@ -116,7 +117,7 @@ async fn everything_of_a_person_goes_at_once_and_a_repetition_removes_nothing() 
         "removed: operator of this server",
         "removed: user of acme",
         "removed: user of other",
-        "the cloud does not know which have: production",
+        "have not, as far as the cloud knows: production",
         "Open SSH sessions go on",
     ] {
         assert!(done.contains(part), "{part}: {done}");
@@ -219,7 +220,7 @@ async fn a_refusal_in_one_organization_stops_nothing_in_another_one() {
         "stays in acme: RoleBinding ",
         "stays in acme: member of the team developers: ",
         "removed: member of the team developers",
-        "the cloud does not know which have: production",
+        "have not, as far as the cloud knows: production",
     ] {
         assert!(ran.out.contains(part), "{part}: {}", ran.out);
     }
@@ -287,4 +288,60 @@ async fn a_display_name_offboards_nobody_by_mistake() {
     person.run(&select).await.well();
     apply("Sam", "samuel@example.com").await;
     offboard("Sam").await.refused(1, &["2 users", "use an id"]);
+}
+
+#[tokio::test]
+async fn credentials_that_the_person_created_are_named_and_clusters_that_have_followed() {
+    let real = real().await;
+    let person = &real.person;
+    let bob = DOCUMENTS[..DOCUMENTS.find("---").unwrap()].replace("role: member", "role: admin");
+    let file = person.file("bob.yaml", &bob);
+    person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
+    let login = [
+        "cloud",
+        "login",
+        "--server",
+        &real.url,
+        "--context",
+        "bob",
+        "bob@example.com",
+    ];
+    let password = ("TIDEWAITER_CLOUD_PASSWORD", BOB.1);
+    person.run_with(&login, &[password]).await.well();
+    let acme = real.cluster["organization_id"].as_str().unwrap();
+    let place = ["--organization", acme, "--context", "bob"];
+    let account = [
+        "cloud",
+        "create",
+        "service-account",
+        "--name",
+        "robot",
+        "--role",
+        "admin",
+    ];
+    person.run(&[&account[..], &place].concat()).await.well();
+    let key = ["cloud", "api-keys", "create", "--cluster", "production"];
+    person.run_open(&[&key[..], &place].concat(), &[]).await.well();
+    person.run(&["cloud", "context", "use", "127.0.0.1"]).await.well();
+
+    let cluster = Cluster {
+        organization: real.id("organization_id"),
+        id: real.id("id"),
+    };
+    let users = json!({"kind": "User", "follows": ["users"], "change": "999999999"});
+    let report = Request::new(Method::PUT, cluster.report()).json(json!({"synced": true, "kinds": [users]}));
+    let client = real.client(real.cluster["api_key"].as_str().unwrap());
+    client.request(&report).await.unwrap();
+    let shown = person.run(&[&OFFBOARD[..], &["--dry-run"]].concat()).await.well();
+    let done = person.run(&[&OFFBOARD[..], &["--yes"]].concat()).await.well();
+    // The report names them once more.
+    for (shown, count) in [(&shown, 2), (&done, 4)] {
+        let named: Vec<&str> = shown.lines().filter(|line| line.starts_with("not removed: ")).collect();
+        assert_eq!(named.len(), count, "{shown}");
+        assert!(
+            named[0].ends_with("ServiceAccount robot in acme") && named[1].contains("API key "),
+            "{shown}"
+        );
+    }
+    assert!(done.contains("have followed: production\n"), "{done}");
 }

@@ -109,13 +109,14 @@ pub async fn real() -> Real {
 
 impl Real {
     /// The cluster's own client, with the token or key.
-    fn client(&self, token: &str) -> Client {
+    pub fn client(&self, token: &str) -> Client {
         let mut settings = ClientSettings::new(self.url.parse().unwrap());
         settings.token = Some(token.parse().unwrap());
         Client::new(&settings, SystemClock::shared()).unwrap()
     }
 
-    fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(&self, field: &str) -> T {
+    /// An id of the cluster.
+    pub fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(&self, field: &str) -> T {
         self.cluster[field].as_str().unwrap().parse().unwrap()
     }
 }
@@ -130,7 +131,8 @@ async fn a_person_sees_what_a_cluster_reports_and_waits_until_it_has_followed() 
     };
     let client = real.client(real.cluster["api_key"].as_str().unwrap());
     let report = async |change: &str, held: Value| {
-        let kind = json!({"kind": "ClusterLabel", "follows": ["labels"], "change": change, "held": held});
+        let kind = json!({"kind": "ClusterLabel", "follows": ["labels"], "change": change, "held": held,
+            "last_success": SystemClock.now().to_string()});
         let body = json!({"synced": held.is_null(), "kinds": [kind], "agents": {"nodes": 5, "reporting": 4}});
         let request = Request::new(Method::PUT, cluster.report()).json(body);
         client.request(&request).await.unwrap();
@@ -175,6 +177,19 @@ async fn a_person_sees_what_a_cluster_reports_and_waits_until_it_has_followed() 
     let (ran, ()) = tokio::join!(run(apply("d", "--wait")), follows);
     assert!(ran.err.contains("1 of 1 clusters have followed"), "{}", ran.err);
     ran.well();
+    // The second run changes nothing, and waits all the same.
+    let again = run(apply("d", "--wait=1s")).await;
+    assert!(again.err.contains("1 of 1 clusters have followed"), "{}", again.err);
+    again.well();
+    let held = json!({"revision": "0123456789ab", "deletions": 3, "reason": "most of them"});
+    report("999999999", held).await;
+    let again = run(apply("d", "--wait=1s")).await;
+    assert!(
+        again.code == 1 && again.err.contains("3 ClusterLabel held"),
+        "{}",
+        again.err
+    );
+    report("999999999", Value::Null).await;
 
     let table = person.run(&["cloud", "get", "clusters"]).await.well();
     assert!(table.contains("yes") && table.contains("4/5"), "{table}");
@@ -213,7 +228,7 @@ async fn a_person_releases_and_approves_what_a_cluster_reports() {
     person.run(&release).await.refused(1, &["no terminal to confirm on"]);
     let shown = person.run(&[&release[..], &["--yes"]].concat()).await.well();
     assert!(
-        shown.contains("User: 6 would be deleted") && shown.contains("asked to release User"),
+        shown.contains("User: 6 would be deleted") && shown.contains("asked to release User until 2"),
         "{shown}"
     );
     let shown = person.run(&[&approve[..], &["--yes"]].concat()).await.well();
@@ -231,6 +246,14 @@ async fn a_person_releases_and_approves_what_a_cluster_reports() {
         (released.as_deref(), approved.as_deref()),
         (Some("0123456789ab"), Some("abc"))
     );
+    let list = ["cloud", "release", "--list"];
+    let listed = person.run(&list).await.well();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines.len() == 2 && lines[0].ends_with(" release of User"), "{listed}");
+    let id = lines[0].split(' ').next().unwrap();
+    let withdraw = ["cloud", "release", "--withdraw", id];
+    assert_eq!(person.run(&withdraw).await.well(), "withdrawn\n");
+    assert_eq!(person.run(&list).await.well().lines().count(), 1);
 }
 
 #[tokio::test]

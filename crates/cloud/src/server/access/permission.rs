@@ -11,7 +11,7 @@ use crate::models::values::ClusterId;
 use crate::models::{Kind, ScopeVerb, TokenScope};
 use crate::server::http::call::PathIds;
 use crate::server::http::endpoint::{Endpoint, Permission};
-use crate::server::principal::Principal;
+use crate::server::principal::{OrgRole, Principal};
 use crate::server::refusal::Refusal;
 use crate::server::store::Action;
 
@@ -25,6 +25,9 @@ pub fn allow(endpoint: &Endpoint, principal: Option<&Principal>, place: PathIds)
         return Ok(());
     }
     let principal = principal.ok_or_else(Refusal::unauthenticated)?;
+    if revokes_itself(endpoint, place) && matches!(principal, Principal::ServiceAccount { .. }) {
+        return Ok(());
+    }
     check_role(endpoint.may, principal, place)?;
     check_scope(endpoint, principal, place)
 }
@@ -45,6 +48,18 @@ fn check_role(may: Permission, principal: &Principal, place: PathIds) -> Result<
             Principal::User { operator: true, .. } => Ok(()),
             _ => Err(Refusal::forbidden("only operators of this server may do this")),
         },
+        Permission::Cluster => {
+            let any_member = Permission::Organization {
+                role: OrgRole::ReadOnly,
+                cluster: true,
+                own: false,
+            };
+            check_role(any_member, principal, place)?;
+            match principal {
+                Principal::Cluster { .. } => Ok(()),
+                _ => Err(Refusal::forbidden("only the cluster itself may do this")),
+            }
+        }
         Permission::Organization { role, cluster, own } => {
             let organization = place.organization.ok_or_else(Refusal::not_found)?;
             match principal {
@@ -85,45 +100,53 @@ fn check_scope(endpoint: &Endpoint, principal: &Principal, place: PathIds) -> Re
         return Ok(());
     }
     if gives_access(endpoint) {
-        let message = "service accounts and tokens with a scope do not change users, SSH keys, service accounts or \
-                       tokens, have nothing to do with invitations, grant no logins, and get no token for kubectl: log \
-                       in as a user";
+        let message = "service accounts and tokens with a scope do not change users, teams, role bindings, SSH keys, \
+                       service accounts or tokens, create no API keys, have nothing to do with invitations, grant no \
+                       logins, and get no token for kubectl: log in as a user";
         return Err(Refusal::forbidden(message));
     }
-    if scope.is_none_or(|scope| includes(scope, endpoint, place)) {
+    if scope.map_or(!creates_cluster(endpoint), |scope| includes(scope, endpoint, place)) {
         return Ok(());
     }
-    let message =
-        "the scope of the token does not include this: use a token with another scope (kinds, clusters, verbs)";
+    let message = "the token has no scope that includes this: use a token with another scope (kinds, clusters, verbs)";
     Err(Refusal::forbidden(message))
 }
 
 /// Returns true for what a program does with its own token: show its owner, and revoke it.
 fn is_about_itself(endpoint: &Endpoint, place: PathIds) -> bool {
-    match (endpoint.method.as_str(), &*endpoint.path) {
-        ("GET", "/v3/authenticate" | "/v3/account") => true,
-        // What is not an id is `current`, or is not found.
-        ("DELETE", "/v3/account/tokens/{id}") => place.item.is_none(),
-        _ => false,
-    }
+    let shows_owner = matches!(&*endpoint.path, "/v3/authenticate" | "/v3/account") && endpoint.method == Method::GET;
+    shows_owner || revokes_itself(endpoint, place)
+}
+
+fn revokes_itself(endpoint: &Endpoint, place: PathIds) -> bool {
+    // What is not an id is `current`, or is not found.
+    endpoint.path == "/v3/account/tokens/{id}" && endpoint.method == Method::DELETE && place.item.is_none()
 }
 
 /// Returns true if a request may give a user or a program access to the cloud, a node or a kube-apiserver. Whom an
 /// invitation gives access is shown to people only.
 fn gives_access(endpoint: &Endpoint) -> bool {
-    let is_of_people = matches!(endpoint.kind, Some(Kind::User | Kind::SshKey | Kind::ServiceAccount));
+    let is_of_people = matches!(
+        endpoint.kind,
+        Some(Kind::User | Kind::SshKey | Kind::ServiceAccount | Kind::Team | Kind::RoleBinding)
+    );
     let writes = endpoint.method != Method::GET;
     let issues = matches!(endpoint.reveals, Some((Action::Issue, _)));
     let invites = endpoint.kind == Some(Kind::Invitation);
-    issues || invites || (writes && (is_of_people || endpoint.may == Permission::User))
+    let is_own = endpoint.may == Permission::User;
+    issues || invites || (writes && (is_of_people || is_own || endpoint.is_shown_once))
+}
+
+/// Returns true if the request creates a cluster, whose first API key the response has.
+fn creates_cluster(endpoint: &Endpoint) -> bool {
+    endpoint.kind == Some(Kind::Cluster) && endpoint.method == Method::POST
 }
 
 /// Returns true if `scope` includes the request. Credentials are only for a scope that names their kind: those of
-/// registries are left out otherwise, and those without a kind, such as API keys and scripts, are for none.
+/// registries are left out otherwise, and those without a kind, such as scripts, are for none.
 fn includes(scope: &TokenScope, endpoint: &Endpoint, place: PathIds) -> bool {
     let is_named = endpoint.kind.is_some_and(|kind| scope.names(kind));
-    let shows_key = endpoint.is_shown_once || (endpoint.kind == Some(Kind::Cluster) && endpoint.method == Method::POST);
-    let shows_secret = shows_key || endpoint.reveals.is_some_and(|(_, kind)| kind != Kind::Registry);
+    let shows_secret = creates_cluster(endpoint) || endpoint.reveals.is_some_and(|(_, kind)| kind != Kind::Registry);
     let in_kinds = is_named || (scope.kinds.is_none() && !shows_secret);
     let verb = match endpoint.method {
         Method::GET => ScopeVerb::Read,

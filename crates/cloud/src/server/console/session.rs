@@ -92,7 +92,7 @@ impl Session {
             }
             Err(problem) => return Err(failed(None, &problem)),
         };
-        let account = account.map_err(|error| failed(None, &Problem::internal(&error)))?;
+        let account: Account = account.map_err(|error| failed(None, &Problem::internal(&error)))?;
         let id = check_unscoped(console, &token).await?;
         let csrf = URL_SAFE_NO_PAD.encode(head::<32>(format!("csrf {token}").as_bytes()));
         let (clock, person) = (&*console.app.clock, account.id.to_string());

@@ -18,6 +18,8 @@ pub enum Permission {
     User,
     /// An operator, who administers all organizations.
     Operator,
+    /// The cluster in the path.
+    Cluster,
     /// A role in the organization in the path.
     Organization {
         /// The minimum role of a user.

@@ -1,12 +1,15 @@
 //! Decisions of people about what a cluster holds: releases and approvals. A decision names exactly what the cluster
-//! reports, and the cluster takes it once. Whether it obeys is a setting of the cluster.
+//! reports, and the cluster takes it once, before it ends. Whether it obeys is a setting of the cluster.
 
 use std::sync::Arc;
 
-use super::lists::all;
+use jiff::Timestamp;
+
+use super::lists::complete;
 use super::prelude::*;
-use crate::models::{ApprovalSpec, ReleaseSpec, Unknown, parse};
+use crate::models::{ApprovalSpec, DECISION_LIFETIME, ReleaseSpec, Unknown, parse};
 use crate::server::access::resource_path::cluster;
+use crate::server::http::response_budget::Items;
 
 /// The kinds whose deletions take access away: only an owner releases them.
 pub(crate) const ACCESS: [&str; 5] = [
@@ -79,7 +82,13 @@ fn items<'a>(report: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> 
     report[field].as_array().into_iter().flatten()
 }
 
-/// Stores a decision, unless the cluster has yet to take the same one.
+/// Returns true if the decision was made so long ago that the cluster cannot take it.
+fn has_ended(decision: &Row, now: Timestamp) -> bool {
+    let made: Option<Timestamp> = decision.created_at.parse().ok();
+    made.is_none_or(|made| now.duration_since(made) > DECISION_LIFETIME)
+}
+
+/// Stores a decision, unless the cluster has yet to take the same one. Ended ones are deleted.
 async fn decide(
     transaction: &mut Transaction,
     resource: &ResourcePath,
@@ -88,7 +97,10 @@ async fn decide(
     decision: Value,
 ) -> Result<Reply, Error> {
     let spec = Map::from_iter([(what.to_owned(), decision)]);
-    let pending = transaction.children(Kind::ClusterDecision, &resource.cluster).await?;
+    let now = transaction.now();
+    let stored = transaction.children(Kind::ClusterDecision, &resource.cluster).await?;
+    let (ended, pending): (Vec<Row>, Vec<Row>) = stored.into_iter().partition(|row| has_ended(row, now));
+    transaction.remove_all(&ended).await?;
     if !pending.iter().any(|row| row.spec == spec) {
         let row = Row {
             organization_id: resource.organization.clone(),
@@ -105,22 +117,26 @@ async fn decide(
 
 pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error> {
     let resource = ResourcePath::of(call)?;
-    cluster(&mut &app.store, &resource).await?;
-    let decisions = Listed::Children(Kind::ClusterDecision, &resource.cluster);
-    all(app, call, decisions, |row| {
+    let mut source = &app.store;
+    cluster(&mut source, &resource).await?;
+    let mut items = Items::begin(&app.budget, call).await?;
+    for row in source.children(Kind::ClusterDecision, &resource.cluster).await? {
         let of = |what: &str| row.spec.get(what).cloned().unwrap_or_default();
-        Ok(json!({ "id": row.id, "release": of("release"), "approval": of("approval") }))
-    })
-    .await
+        if !has_ended(&row, app.clock.now()) {
+            items.push(&json!({ "id": row.id, "release": of("release"), "approval": of("approval") }))?;
+        }
+    }
+    complete(call, items)
 }
 
-/// Takes a decision: the cluster does so before it obeys, so that it obeys once.
+/// Takes a decision: the cluster does so before it obeys, so that it obeys once. An admin withdraws it so; the audit log
+/// names who did.
 pub(super) async fn take(app: &AppState, call: &Call) -> Result<Response, Error> {
     let resource = ResourcePath::of(call)?;
     write(app, call, async move |transaction| {
         resource.check_parents(transaction, Kind::ClusterDecision, true).await?;
         let row = transaction.existing(Kind::ClusterDecision, &resource.id).await?;
-        if row.cluster_id != resource.cluster {
+        if row.cluster_id != resource.cluster || has_ended(&row, transaction.now()) {
             return Err(Refusal::not_found().into());
         }
         transaction.remove(&row).await?;

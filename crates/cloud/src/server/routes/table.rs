@@ -133,13 +133,13 @@ pub(super) fn clusters() -> Vec<Route> {
     let upgrade = format!("{CLUSTER}/upgrades/{{upgrade_id}}");
     vec![
         entry(Method::PUT, format!("{CLUSTER}/status"), t, reports, to!(clusters::set_status), json::<NodeStatusReport>(), one::<Cluster>(), "Report the status of a cluster").of(Kind::Cluster),
-        entry(Method::PUT, format!("{CLUSTER}/report"), t, reports, to!(clusters::set_report), json::<ClusterReport>(), one::<ReportedCluster>(), "Report what a cluster mirrors, holds and refuses, its plugins and its agents"),
+        entry(Method::PUT, format!("{CLUSTER}/report"), t, Permission::Cluster, to!(clusters::set_report), json::<ClusterReport>(), one::<ReportedCluster>(), "Report what a cluster mirrors, holds and refuses, its plugins and its agents"),
         entry(Method::GET, format!("{CLUSTER}/report"), t, reads, to!(clusters::report), Input::Nothing, one::<ReportedCluster>(), "Get the last report of a cluster"),
         entry(Method::GET, format!("{ORGANIZATION}/reports"), t, organization(OrgRole::ReadOnly, false, false), to!(clusters::reports), Input::Nothing, list::<ReportedCluster>(), "List the last reports of all clusters, without the diffs of plugins"),
         entry(Method::POST, format!("{CLUSTER}/releases"), t, admin, to!(decisions::release), json::<ReleaseSpec>(), Output::Nothing, "Release what a cluster holds of a kind, if the cluster accepts it from the cloud; only owners release what takes access away"),
         entry(Method::POST, format!("{CLUSTER}/approvals"), t, admin, to!(decisions::approve), json::<ApprovalSpec>(), Output::Nothing, "Approve the version of a plugin that awaits approval, if the cluster accepts it from the cloud"),
         entry(Method::GET, format!("{CLUSTER}/decisions"), t, reads, to!(decisions::list), Input::Nothing, list::<ClusterDecision>(), "List the releases and approvals that a cluster has yet to take"),
-        entry(Method::DELETE, format!("{CLUSTER}/decisions/{{id}}"), t, reports, to!(decisions::take), Input::Nothing, Output::Nothing, "Take a release or an approval: the cluster does so before it obeys, so that it obeys once"),
+        entry(Method::DELETE, format!("{CLUSTER}/decisions/{{id}}"), t, reports, to!(decisions::take), Input::Nothing, Output::Nothing, "Take a release or an approval: the cluster does so before it obeys, so that it obeys once; an admin withdraws it"),
         entry(Method::PUT, format!("{POOL}/status"), n, reports, to!(clusters::set_status), json::<NodeStatusReport>(), one::<NodePool>(), "Report the status of a node pool").of(Kind::NodePool),
         entry(Method::PUT, format!("{CLUSTER}/nodes/{{id}}/status"), n, reports, to!(clusters::set_status), json::<NodeStatusReport>(), one::<Node>(), "Report the status of a node").of(Kind::Node),
         entry(Method::PUT, format!("{upgrade}/status"), "Upgrades", reports, to!(clusters::set_status), json::<UpgradeReport>(), one::<Upgrade>(), "Report the status of an upgrade").of(Kind::Upgrade).limited_to(MAX_BODY),

@@ -23,21 +23,23 @@ const RECENT: SignedDuration = SignedDuration::from_mins(10);
 /// The maximum lifetime of any token.
 pub const LONGEST_TOKEN: SignedDuration = SignedDuration::from_hours(365 * 24);
 
-/// The owner of the tokens at a path: a service account of an organization, or the calling user.
+/// The owner of the tokens at a path: a service account of an organization, or the caller.
 struct TokenOwner {
     kind: Kind,
     id: String,
-    /// The organization in the path; empty for the calling user.
+    /// The organization of a service account.
     organization: String,
 }
 
 impl TokenOwner {
     fn of(call: &Call) -> Result<Self, Refusal> {
         if !call.has_parameter("service_account_id") {
+            let principal = &call.caller()?.principal;
+            let is_account = matches!(principal, Principal::ServiceAccount { .. });
             return Ok(Self {
-                kind: Kind::User,
+                kind: if is_account { Kind::ServiceAccount } else { Kind::User },
                 id: call.owner(),
-                organization: String::new(),
+                organization: principal.organization().to_string(),
             });
         }
         Ok(Self {
