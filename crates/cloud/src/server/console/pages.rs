@@ -60,7 +60,7 @@ mod tests {
         let mut third = Box::pin(pages.of_person(&SystemClock, "0"));
         assert!(poll!(&mut third).is_pending());
         drop(made);
-        next.await.unwrap();
-        third.await.unwrap();
+        drop(next.await.unwrap());
+        drop(third.await.unwrap());
     }
 }
