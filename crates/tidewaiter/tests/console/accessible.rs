@@ -36,11 +36,12 @@ async fn nobody_is_kept_from_a_page() {
     sent.unwrap().is(200);
     let cluster = page(&land.cluster);
     let organization = page(&land.organization);
+    let pool = page(land.nodes.trim_end_matches("/nodes")).replace("/node-pools/", "/pools/");
     let pages = [
         ("clusters", format!("{organization}/clusters")),
         ("attach", format!("{organization}/attach")),
         ("cluster", cluster.clone()),
-        ("pool", page(land.nodes.trim_end_matches("/nodes"))),
+        ("pool", pool),
         ("upgrade", format!("{cluster}/upgrades/{upgrade}")),
         ("missing", format!("{cluster}/upgrades/missing")),
     ];
