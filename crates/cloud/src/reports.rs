@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The held changes of all kinds: `4 User, 1 Registry`. `None` if there are none.
+/// The held changes of all kinds: `4 User, 1 Registry`; `None` without held changes.
 #[must_use]
 pub fn held(report: &Value) -> Option<String> {
     let held: Vec<String> = items(report, "kinds").iter().filter_map(held_of_kind).collect();
     (!held.is_empty()).then(|| held.join(", "))
 }
 
-/// The number of held changes of a kind: `4 User`. `None` if there are none.
+/// The number of held changes of a kind: `4 User`; `None` without held changes.
 #[must_use]
 pub fn held_of_kind(kind: &Value) -> Option<String> {
     let held = kind.get("held").filter(|held| !held.is_null())?;

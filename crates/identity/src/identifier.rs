@@ -81,8 +81,8 @@ pub type AnswerFn<'a> = dyn Fn(usize, Result<Identity, Refusal>) + Send + Sync +
 /// *is* the instance: that is decided by [`prove`](crate::proof::prove), which needs no cloud.
 ///
 /// A [`Refusal`] means that the Node gets no labels. It removes none either: existing labels stay, whatever the
-/// refusal, until a later answer proves another identity. Each has its meaning, whether it is evidence that the claim is
-/// forged, and the time of the next query:
+/// refusal, until a later answer proves another identity. Each has its meaning, whether it is evidence that the claim
+/// is forged, and the time of the next query:
 ///
 /// - `InvalidProviderId`: no instance can have this id; the cloud was not queried. Forged: no: a broken bootstrap looks
 ///   the same. Again: only when the Node changes.

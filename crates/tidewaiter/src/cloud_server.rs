@@ -1,4 +1,5 @@
-//! `tidewaiter cloud init`, `serve`, `backup`, `restore`, `recover` and `keys`: the commands on the host of the cloud's server.
+//! `tidewaiter cloud init`, `serve`, `backup`, `restore`, `recover` and `keys`: the commands on the host of the cloud's
+//! server.
 
 mod acme;
 mod settings;

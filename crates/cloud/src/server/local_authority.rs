@@ -1,9 +1,9 @@
 //! The certificate of a server that has none: `init` makes an authority of its own, and a certificate of it for
 //! `localhost`, so that no password is sent in plain text from the first login on.
 //!
-//! Invariants: the server's certificate is none of an authority (CA:FALSE), is valid for 397 days at most, which is what
-//! browsers accept, and is renewed by `serve`. The keys are readable only by their owner. An authority that has made a
-//! certificate is never replaced, because people trust it.
+//! Invariants: the server's certificate is none of an authority (CA:FALSE), is valid for 397 days at most, which is
+//! what browsers accept, and is renewed by `serve`. The keys are readable only by their owner. An authority that has
+//! made a certificate is never replaced, because people trust it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

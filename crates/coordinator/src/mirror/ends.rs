@@ -2,8 +2,8 @@
 //! `AuthorizationRoleBinding` a day before its end.
 //!
 //! They write nothing: each node removes keys by its own clock, and the role binding controller reports the bindings
-//! that have ended. The Events are for people, so a minute late is soon enough, and what was due long before the process
-//! started is not reported again.
+//! that have ended. The Events are for people, so a minute late is soon enough, and what was due long before the
+//! process started is not reported again.
 
 use std::sync::Arc;
 use std::time::Duration;

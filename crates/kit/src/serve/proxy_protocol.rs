@@ -1,8 +1,8 @@
 //! The header of the PROXY protocol, versions 1 and 2, in which a proxy names the client of a connection
 //! (<https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>).
 //!
-//! Exactly the header is read, because a TLS handshake or a request follows it. Its size is limited; its time is limited
-//! by the caller. Only a proxy that the caller trusts may send one.
+//! Exactly the header is read, because a TLS handshake or a request follows it. Its size is limited; its time is
+//! limited by the caller. Only a proxy that the caller trusts may send one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,9 +1,9 @@
 //! `tidewaiter cloud offboard`: removes everything of a person at once, in all organizations of the caller.
 //!
 //! - The preview names what goes before anything is changed.
-//! - First go the logins, if the home is one of the organizations, and the rights of an operator; last the membership in
-//!   the home, with which the server deletes the account in one commit: password, tokens and SSH keys, teams and role
-//!   bindings.
+//! - First go the logins, if the home is one of the organizations, and the rights of an operator; last the membership
+//!   in the home, with which the server deletes the account in one commit: password, tokens and SSH keys, teams and
+//!   role bindings.
 //! - Every step may be repeated: what is gone is done. After an interruption, the same command continues.
 //! - From a member who cannot be removed, all that gives access is taken, as far as the server permits it, and the
 //!   command fails with the reason. A refusal in one organization stops nothing in another one.

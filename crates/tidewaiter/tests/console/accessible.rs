@@ -1,4 +1,5 @@
-//! Every page in light and dark, narrow and wide: no rule of axe-core is violated, and nothing is wider than the window.
+//! Every page in light and dark, narrow and wide: no rule of axe-core is violated, and nothing is wider than the
+//! window.
 
 use reqwest::Method;
 use serde_json::json;

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
-/// The address, if it is `http://127.0.0.1:PORT/…` or `http://[::1]:PORT/…` without user, query and fragment, in its one
-/// spelling.
+/// The address, if it is `http://127.0.0.1:PORT/…` or `http://[::1]:PORT/…` without user, query and fragment, in its
+/// one spelling.
 pub(crate) fn loopback(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     let is_own_machine = match url.host()? {

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 8;
 /// A cluster and its upgrade in progress.
 type Row = (Value, Option<Value>);
 
-/// The report of the coordinator about the cluster at `path`; `None` if there is none.
+/// The report of the coordinator about the cluster at `path`; `None` before its first report.
 pub(super) async fn report(visit: &Visit, path: Path) -> Result<Option<Value>, Problem> {
     let report = if_found(visit.api().get(path.below("report")).await)?;
     Ok(report.map(|answer| answer.value))

@@ -38,7 +38,7 @@ pub(super) fn end_input(end: &str) -> Markup {
     }
 }
 
-/// The end in a form; null if there is none. The API checks its form.
+/// The end in a form; null for access without an end. The API checks its form.
 pub(super) fn end_of(form: &FormFields) -> Value {
     let Some(end) = form.filled("expires_at") else {
         return Value::Null;

@@ -67,8 +67,8 @@ pub(super) enum TokenError {
 }
 
 impl TokenError {
-    /// Returns true if the provider may have a new key since its keys were read. Without the id of the key in the token,
-    /// an old key is tried, and does not fit.
+    /// Returns true if the provider may have a new key since its keys were read. Without the id of the key in the
+    /// token, an old key is tried, and does not fit.
     pub(super) fn is_unknown_key(&self) -> bool {
         matches!(
             self,

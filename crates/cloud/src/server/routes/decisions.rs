@@ -129,8 +129,8 @@ pub(super) async fn list(app: &AppState, call: &Call) -> Result<Response, Error>
     complete(call, items)
 }
 
-/// Takes a decision: the cluster does so before it obeys, so that it obeys once. An admin withdraws it so; the audit log
-/// names who did.
+/// Takes a decision: the cluster does so before it obeys, so that it obeys once. An admin withdraws it so; the audit
+/// log names who did.
 pub(super) async fn take(app: &AppState, call: &Call) -> Result<Response, Error> {
     let resource = ResourcePath::of(call)?;
     write(app, call, async move |transaction| {

@@ -1,9 +1,9 @@
 //! Signing in at a provider, and linking a provider with the signed-in user.
 //!
 //! What the server must remember until the person returns is in a cookie of the person's browser, encrypted: the
-//! provider, the state, the nonce, the verifier of PKCE, the page to return to, and the login that links. It is accepted
-//! for ten minutes, with the state that it has, and once. Only a recent login links: a stolen one becomes no lasting
-//! access.
+//! provider, the state, the nonce, the verifier of PKCE, the page to return to, and the login that links. It is
+//! accepted for ten minutes, with the state that it has, and once. Only a recent login links: a stolen one becomes no
+//! lasting access.
 
 mod people;
 

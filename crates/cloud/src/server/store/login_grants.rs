@@ -183,8 +183,8 @@ impl Transaction {
         Ok(self.run(query(insert, &values).bind(grant.expires_at)).await?)
     }
 
-    /// Deletes the oldest pending grant of the kind `device`, of the owner of `grant` alone if `of_owner`. Returns false
-    /// if there is none, or `grant` is of another kind.
+    /// Deletes the oldest pending grant of the kind `device`, of the owner of `grant` alone if `of_owner`. Returns
+    /// false if there is none, or `grant` is of another kind.
     async fn displace(&mut self, grant: &LoginGrant, of_owner: bool) -> Result<bool, StoreError> {
         if grant.kind != GrantKind::Device {
             return Ok(false);

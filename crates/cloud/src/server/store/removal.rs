@@ -71,8 +71,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Removes `identities` of users whose home is `home`, and blocks their names there: no sign-in creates a user again
-    /// for a person who was removed.
+    /// Removes `identities` of users whose home is `home`, and blocks their names there: no sign-in creates a user
+    /// again for a person who was removed.
     pub async fn remove_identities(&mut self, home: &str, identities: &[Row]) -> Result<(), Error> {
         let block = "INSERT INTO names (kind, scope_id, name, id) SELECT kind, $1, name, $1 FROM names \
                      WHERE kind = 'identities' AND scope_id = '' AND id = $2 ON CONFLICT DO NOTHING";
