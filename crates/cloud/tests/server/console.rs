@@ -1,11 +1,11 @@
 //! The console as a browser without JavaScript sees it: pages of clusters, their forms, and what keeps others out.
 
-use reqwest::redirect::Policy;
-use reqwest::{Client, Method};
+use reqwest::Method;
 use serde_json::json;
 use tidewaiter_testkit::eventually;
 use tokio::net::TcpStream;
 
+use crate::browser::{Browser, COOKIE};
 use crate::fire::connect;
 use crate::fixture::Fixture;
 use crate::stream::SOON;
@@ -25,45 +25,10 @@ on_both!(
     a_person_decides_about_what_a_cluster_reports,
 );
 
-const COOKIE: &str = "__Host-session";
 /// A page of nobody, which has the forms of its head all the same.
 const NOWHERE: &str = "/organizations/00000000-0000-4000-8000-000000000000/clusters";
 
-/// A browser with the cookie of a session, or without one. It follows no redirect.
-struct Browser<'a> {
-    world: &'a World,
-    http: Client,
-    token: String,
-}
-
-impl<'a> Browser<'a> {
-    fn of(world: &'a World, token: &str) -> Self {
-        Self {
-            world,
-            http: Client::builder().redirect(Policy::none()).build().unwrap(),
-            token: token.to_owned(),
-        }
-    }
-
-    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        let request = self.http.request(method, format!("{}{path}", self.world.base));
-        if self.token.is_empty() {
-            request
-        } else {
-            request.header("cookie", format!("{COOKIE}={}", self.token))
-        }
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        self.world.send(self.request(Method::GET, path)).await
-    }
-
-    /// Sends a form as a page of `origin` does.
-    async fn send(&self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let request = self.request(Method::POST, path).header("origin", origin);
-        self.world.send(request.body(encoded(fields))).await
-    }
-
+impl Browser<'_> {
     /// Sends a form of this session.
     async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let csrf = hidden(&self.get(NOWHERE).await.body, "csrf");

@@ -1,7 +1,5 @@
 //! A person grants a login to a program, and nobody else gets it.
 
-use reqwest::redirect::Policy;
-use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use sqlx::{AnyConnection, Connection as _, Executor as _};
 use tidewaiter_cloud::server::keys::codes::s256;
@@ -9,6 +7,7 @@ use tidewaiter_testkit::eventually;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
+use crate::browser::Browser;
 use crate::stream::SOON;
 use crate::world::{Answer, PASSWORD, World, on_both};
 
@@ -28,49 +27,14 @@ const REDIRECT: &str = "http://127.0.0.1:4711/";
 const ISSUER: &str = "https://cloud.example.org";
 const VERIFIER: &str = "a-verifier-of-43-characters-that-nobody-has";
 
-/// A browser with the session of a person. It follows no redirect.
-struct Browser<'a> {
-    world: &'a World,
-    http: Client,
-    token: String,
-}
-
-impl<'a> Browser<'a> {
-    fn new(world: &'a World, token: &str) -> Self {
-        Self {
-            world,
-            http: Client::builder().redirect(Policy::none()).build().unwrap(),
-            token: token.to_owned(),
-        }
-    }
-
-    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        let request = self.http.request(method, format!("{}{path}", self.world.base));
-        if self.token.is_empty() {
-            return request;
-        }
-        request.header("cookie", format!("__Host-session={}", self.token))
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        self.world.send(self.request(Method::GET, path)).await
-    }
-
-    /// Sends a form from a page of this origin.
-    async fn post_from(&self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let body = Serializer::new(String::new()).extend_pairs(fields).finish();
-        let request = self.request(Method::POST, path).header("origin", origin);
-        let request = request.header("content-type", "application/x-www-form-urlencoded");
-        self.world.send(request.body(body)).await
-    }
-
+impl Browser<'_> {
     /// Sends the form of the page at `page`, with these fields besides its token.
     async fn submit(&self, page: &str, fields: &[(&str, &str)]) -> Answer {
         let shown = self.get(page).await.is(200);
         let csrf = csrf(&shown);
         let path = page.split('?').next().unwrap();
         let fields = [fields, &[("csrf", &*csrf)]].concat();
-        self.post_from(&self.world.base, path, &fields).await
+        self.send(&self.world.base, path, &fields).await
     }
 }
 
@@ -123,14 +87,14 @@ async fn exchange(world: &World, code: &str, verifier: &str, redirect: &str) -> 
 
 async fn a_command_line_gets_the_login_of_a_person(world: World) {
     let olivia = world.owner().await;
-    let nobody = Browser::new(&world, "").get(&page("", "")).await.is(303);
+    let nobody = Browser::of(&world, "").get(&page("", "")).await.is(303);
     assert!(
         nobody
             .header("location")
             .starts_with("/sign-in?return_to=%2Fsign-in%2Fcli%3F"),
         "{nobody:?}"
     );
-    let browser = Browser::new(&world, &olivia);
+    let browser = Browser::of(&world, &olivia);
     let shown = browser.get(&page("", "")).await.is(200);
     for text in ["laptop", "Olivia Owner", "olivia@example.org"] {
         assert!(shown.body.contains(text), "{text}: {shown:?}");
@@ -156,7 +120,7 @@ async fn a_command_line_gets_the_login_of_a_person(world: World) {
 
 async fn a_code_is_for_the_one_that_asked_and_valid_once(world: World) {
     let olivia = world.owner().await;
-    let browser = Browser::new(&world, &olivia);
+    let browser = Browser::of(&world, &olivia);
     let other = "another-verifier-of-43-characters-somebodys";
     for (verifier, redirect) in [
         (other, REDIRECT),
@@ -180,7 +144,7 @@ async fn a_code_is_for_the_one_that_asked_and_valid_once(world: World) {
 async fn nobody_grants_for_another_person(world: World) {
     let olivia = world.owner().await;
     let (_, alice) = world.user(&olivia, &world.organization, "Alice", "member").await;
-    let (browser, other) = (Browser::new(&world, &olivia), Browser::new(&world, &alice));
+    let (browser, other) = (Browser::of(&world, &olivia), Browser::of(&world, &alice));
     let own = csrf(&browser.get(&page("", "")).await.is(200));
     let others = csrf(&other.get(&page("", "")).await.is(200));
     let asked = asked();
@@ -188,19 +152,17 @@ async fn nobody_grants_for_another_person(world: World) {
     fields.push(("decision", "approve"));
     let with = |csrf| [&fields[..], &[("csrf", csrf)]].concat();
     for refused in [
-        browser.post_from(&world.base, "/sign-in/cli", &fields).await,
-        browser.post_from(&world.base, "/sign-in/cli", &with(&others)).await,
+        browser.send(&world.base, "/sign-in/cli", &fields).await,
+        browser.send(&world.base, "/sign-in/cli", &with(&others)).await,
+        browser.send("https://evil.example", "/sign-in/cli", &with(&own)).await,
         browser
-            .post_from("https://evil.example", "/sign-in/cli", &with(&own))
-            .await,
-        browser
-            .post_from("null", "/device", &[("csrf", &*own), ("user_code", "BCDF-GHJK")])
+            .send("null", "/device", &[("csrf", &*own), ("user_code", "BCDF-GHJK")])
             .await,
     ] {
         assert_eq!(refused.is(403).header("location"), "");
     }
-    let nobody = Browser::new(&world, "");
-    let away = nobody.post_from(&world.base, "/sign-in/cli", &with(&own)).await.is(303);
+    let nobody = Browser::of(&world, "");
+    let away = nobody.send(&world.base, "/sign-in/cli", &with(&own)).await.is(303);
     assert_eq!(away.header("location"), "/sign-in");
     // A person who does not want it.
     let cancelled = decide(&browser, "deny").await.is(303);
@@ -224,7 +186,7 @@ async fn nobody_grants_for_another_person(world: World) {
             let mut fields = fields.clone();
             fields.retain(|(name, _)| !["redirect_uri", "decision"].contains(name));
             fields.extend([("redirect_uri", evil), ("decision", decision), ("csrf", &*own)]);
-            let sent = browser.post_from(&world.base, "/sign-in/cli", &fields).await.is(400);
+            let sent = browser.send(&world.base, "/sign-in/cli", &fields).await.is(400);
             assert_eq!(sent.header("location"), "", "{evil}");
         }
         let body = json!({"name": "laptop", "redirect_uri": evil, "code_challenge": s256(VERIFIER)});
@@ -245,7 +207,7 @@ async fn an_old_login_or_a_token_of_a_program_grants_nothing(world: World) {
         .await
         .is(201)
         .field("token");
-    let refused = decide(&Browser::new(&world, &program), "approve").await.is(403);
+    let refused = decide(&Browser::of(&world, &program), "approve").await.is(403);
     assert!(
         refused.body.contains("needs a login of the last 10 minutes"),
         "{refused:?}"
@@ -290,7 +252,7 @@ async fn poll(world: &World, begun: &Value) -> Result<String, String> {
 
 async fn a_person_types_a_code_and_decides(world: World) {
     let olivia = world.owner().await;
-    let browser = Browser::new(&world, &olivia);
+    let browser = Browser::of(&world, &olivia);
     let begun = begin(&world).await;
     let user_code = begun["user_code"].as_str().unwrap();
     assert_eq!(begun["verification_uri"], format!("{ISSUER}/device"));
@@ -356,7 +318,7 @@ async fn what_was_granted_ends_with_the_logins(world: World) {
     let (alice, _) = world.user(&olivia, &world.organization, "Alice", "member").await;
     for (way, status) in [("tokens", 400), ("password", 400), ("logout", 401)] {
         let login = world.log_in("alice@example.org", PASSWORD).await.is(200).field("token");
-        let granted = code(&Browser::new(&world, &login)).await;
+        let granted = code(&Browser::of(&world, &login)).await;
         let begun = begin(&world).await;
         let body = json!({"user_code": begun["user_code"], "approved": true});
         world.put(&login, "/v3/account/login-grants/device", body).await.is(200);
@@ -411,7 +373,7 @@ async fn a_person_and_a_network_have_few_grants(world: World) {
 
 async fn what_has_expired_is_refused_and_deleted(world: World) {
     let olivia = world.owner().await;
-    let granted = code(&Browser::new(&world, &olivia)).await;
+    let granted = code(&Browser::of(&world, &olivia)).await;
     let begun = begin(&world).await;
     let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
     database

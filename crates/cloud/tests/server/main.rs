@@ -10,6 +10,7 @@
 
 mod access;
 mod api_rows;
+mod browser;
 mod catalogue;
 mod console;
 mod console_people;
