@@ -51,16 +51,6 @@ pub(super) async fn read(visit: &Visit, path: Path) -> Result<Value, Problem> {
     Ok(visit.api().get(path).await?.value)
 }
 
-/// A page of a list of nodes, and the link to the next one.
-pub(super) async fn nodes(visit: &Visit, list: Path) -> Result<Answer, Problem> {
-    let list = list.query("limit", ROWS);
-    let page = match visit.query.filled("after") {
-        Some(after) => list.query("after", after),
-        None => list,
-    };
-    visit.api().get(page).await
-}
-
 async fn everything(visit: &Visit) -> Result<Found, Problem> {
     let path = path(visit);
     // First, so that a cluster that does not exist is one request.
@@ -79,7 +69,8 @@ async fn everything(visit: &Visit) -> Result<Found, Problem> {
         all("autoscaling-policies"),
         all("plugins")
     )?;
-    let (upgrades, keys, nodes) = futures::try_join!(all("upgrades"), keys, nodes(visit, path.clone().below("nodes")))?;
+    let (upgrades, keys, nodes) =
+        futures::try_join!(all("upgrades"), keys, visit.part(path.clone().below("nodes"), ROWS))?;
     let report = report(visit, path).await?;
     Ok(Found {
         cluster,
@@ -194,7 +185,7 @@ pub(super) fn autoscaling(pool: &Value) -> Markup {
 
 /// The nodes of a page of a list.
 pub(super) fn nodes_table(nodes: &Answer, pools: &[Value], visit: &Visit) -> Markup {
-    let nodes = nodes.value.as_array().map(Vec::as_slice).unwrap_or_default();
+    let nodes = nodes.items();
     let pool = |node: &Value| pools.iter().find(|pool| text(pool, "id") == text(node, "node_pool_id"));
     let rows = html! {
         @for node in nodes {

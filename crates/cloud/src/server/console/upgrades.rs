@@ -41,7 +41,7 @@ fn has_ended(upgrade: &Value) -> bool {
 }
 
 /// Returns true if nodes of the upgrade are started or wait to be.
-pub(super) fn in_progress(upgrade: &Value) -> bool {
+fn in_progress(upgrade: &Value) -> bool {
     !has_ended(upgrade)
 }
 
