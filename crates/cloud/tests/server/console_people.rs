@@ -27,7 +27,7 @@ const SPACED: &str = " another good password";
 const EVIL: &str = "<script>alert(\"1\")</script>";
 
 /// The browser of a signed-in person.
-struct Browser<'a> {
+pub struct Browser<'a> {
     world: &'a World,
     http: Client,
     cookie: String,
@@ -35,7 +35,7 @@ struct Browser<'a> {
 }
 
 impl<'a> Browser<'a> {
-    async fn of(world: &'a World, token: &str) -> Self {
+    pub async fn of(world: &'a World, token: &str) -> Self {
         let mut browser = Self {
             world,
             http: Client::builder().redirect(Policy::none()).build().unwrap(),
@@ -57,11 +57,11 @@ impl<'a> Browser<'a> {
         self.world.send(self.request(Method::GET, path)).await
     }
 
-    async fn page(&self, path: &str) -> String {
+    pub async fn page(&self, path: &str) -> String {
         self.get(path).await.is(200).body
     }
 
-    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let mut form = Serializer::new(String::new());
         form.append_pair("csrf", &self.csrf).extend_pairs(fields);
         let request = self.request(Method::POST, path).header("sec-fetch-site", "same-origin");
@@ -77,7 +77,7 @@ impl<'a> Browser<'a> {
     }
 
     /// Makes a change in its two steps. Returns the page of the first.
-    async fn change(&self, path: &str, fields: &[(&str, &str)]) -> String {
+    pub async fn change(&self, path: &str, fields: &[(&str, &str)]) -> String {
         let review = self.post(path, fields).await.is(200);
         self.confirm(&review, path, fields).await.is(303);
         review.body
@@ -108,20 +108,20 @@ fn hidden(page: &str, name: &str) -> Option<String> {
 }
 
 #[track_caller]
-fn has(page: &str, parts: &[&str]) {
+pub fn has(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(page.contains(part), "{part}: {page}");
     }
 }
 
 #[track_caller]
-fn has_not(page: &str, parts: &[&str]) {
+pub fn has_not(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(!page.contains(part), "{part}: {page}");
     }
 }
 
-async fn make(world: &World, token: &str, list: &str, body: Value) -> String {
+pub async fn make(world: &World, token: &str, list: &str, body: Value) -> String {
     world.post(token, list, body).await.is(201).field("id")
 }
 

@@ -91,8 +91,11 @@ impl Visit {
     /// The id of the object with this name; of a user, with this e-mail address. What is an id, or the name of nothing
     /// in the organization, is returned as it is; a text that no database accepts, as an id of nothing.
     pub(super) async fn id_of(&self, kind: Kind, name: &str) -> Result<String, Problem> {
-        if name.is_empty() || Uuid::try_parse(name).is_ok() {
-            return Ok(name.to_owned());
+        if let Ok(id) = Uuid::try_parse(name) {
+            return Ok(id.to_string());
+        }
+        if name.is_empty() {
+            return Ok(String::new());
         }
         if name.contains('\0') {
             return Ok(Uuid::nil().to_string());
