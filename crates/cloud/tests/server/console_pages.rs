@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::console_people::{Browser, has, has_not, make};
-use crate::fixture::role;
+use crate::fixture::{role, upgrade};
 use crate::large::rows_read;
 use crate::world::{World, on_both};
 
@@ -15,6 +15,7 @@ on_both!(
     an_object_of_many_is_chosen_by_its_name,
     a_page_reads_no_more_of_a_larger_organization,
     a_search_of_the_audit_log_goes_on_at_the_next_page,
+    older_upgrades_are_on_another_page,
 );
 
 /// More than a page has.
@@ -187,8 +188,8 @@ async fn a_search_of_the_audit_log_goes_on_at_the_next_page(world: World) {
     let changes = sqlx::query(
         "INSERT INTO changes (sequence, at, organization_id, cluster_id, kind, object_id, action, actor, request_id, \
          before, after) WITH RECURSIVE number(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM number WHERE i < 5000) \
-         SELECT 1000000 + i, '2099-01-01T00:00:00Z', CAST($1 AS TEXT), '', 'teams', 't', 'update', 'user:u', 'r', '', '' \
-         FROM number",
+         SELECT 1000000 + i, '2099-01-01T00:00:00Z', CAST($1 AS TEXT), '', 'teams', 't', 'update', 'user:u', 'r', '', \
+         '' FROM number",
     );
     changes
         .bind(world.organization.clone())
@@ -204,4 +205,23 @@ async fn a_search_of_the_audit_log_goes_on_at_the_next_page(world: World) {
     // Nothing before is of that time.
     let since = browser.page("~/audit?kind=roles&since=2099-01-02").await;
     assert_eq!(next(&since), None);
+}
+
+async fn older_upgrades_are_on_another_page(world: World) {
+    let owner = world.owner().await;
+    let cluster = make(&world, &owner, "~/clusters", json!({"name": "prod"})).await;
+    let described = |number| {
+        let mut upgrade = upgrade();
+        upgrade["description"] = json!(format!("number {number:02}"));
+        upgrade
+    };
+    let list = format!("~/clusters/{cluster}/upgrades");
+    make_all(&world, &owner, &list, (0..25).map(described)).await;
+    let browser = Browser::of(&world, &owner).await;
+    let first = browser.page(&format!("~/clusters/{cluster}")).await;
+    let second = browser.page(&next(&first).unwrap()).await;
+    let shown = [&first, &second].map(|page| page.matches("<td>number ").count());
+    assert_eq!(shown, [20, 5]);
+    has(&first, &["number 24"]);
+    has(&second, &["number 00"]);
 }

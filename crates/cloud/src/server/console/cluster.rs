@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::api::{Answer, Problem};
 use super::clusters::{report, status};
-use super::controls::{ROWS, facts, next, table, time};
+use super::controls::{ROWS, facts, next, table, time, with_query};
 use super::labels::{Labelled, labels_table};
 use super::page::failed;
 use super::parts::{ago, breadcrumbs, live};
@@ -24,7 +24,8 @@ struct Found {
     labels: Vec<Value>,
     policies: Vec<Value>,
     plugins: Vec<Value>,
-    upgrades: Vec<Value>,
+    /// The last ones, and the position before which there are more.
+    upgrades: (Vec<Value>, Option<i64>),
     /// Only admins may list them.
     keys: Vec<Value>,
     report: Option<Value>,
@@ -69,8 +70,11 @@ async fn everything(visit: &Visit) -> Result<Found, Problem> {
         all("autoscaling-policies"),
         all("plugins")
     )?;
-    let (upgrades, keys, nodes) =
-        futures::try_join!(all("upgrades"), keys, visit.part(path.clone().below("nodes"), ROWS))?;
+    let (upgrades, keys, nodes) = futures::try_join!(
+        visit.upgrades(text(&cluster, "id")),
+        keys,
+        visit.part(path.clone().below("nodes"), ROWS)
+    )?;
     let report = report(visit, path).await?;
     Ok(Found {
         cluster,
@@ -101,7 +105,11 @@ fn content(visit: &Visit, found: &Found) -> Markup {
             h2 id="pools" { "Node pools" }
             (live("pool-list", &pools_table(visit, &found.pools)))
             h2 id="upgrades" { "Upgrades" }
-            (live("upgrade-list", &upgrades::upgrades_table(visit, &found.upgrades)))
+            (live("upgrade-list", &upgrades::upgrades_table(visit, &found.upgrades.0)))
+            @if let Some(older) = found.upgrades.1 {
+                @let path = with_query(&here(visit, ""), &[("older", &*older.to_string())]);
+                p { a rel="next" href=(path) { "Older upgrades" } }
+            }
             (upgrades::create_form(visit))
             h2 id="nodes" { "Nodes" }
             (live("node-list", &nodes_table(&found.nodes, &found.pools, visit)))

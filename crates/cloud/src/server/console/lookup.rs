@@ -20,6 +20,8 @@ use crate::server::store::{BindingFilter, Row, Source as _, membership_id};
 
 /// The maximum number of names that a field offers.
 const OFFERED: usize = 50;
+/// The number of upgrades of a page, whose statuses name each node.
+const UPGRADES: usize = 20;
 
 /// The number of rows of a page and the one after it.
 fn with_next(rows: usize) -> i64 {
@@ -76,7 +78,7 @@ impl Visit {
         let mut found = self.app.store.bindings(&self.place.id, selected, range).await?;
         self.count(&found);
         let next = cut(&mut found, limit);
-        let all: Result<_, Error> = found.iter().map(|row| self.shown(row)).collect();
+        let all: Result<Vec<_>, Error> = found.iter().map(|row| self.shown(row)).collect();
         Ok(Bindings {
             all: all?,
             next,
@@ -208,11 +210,23 @@ impl Visit {
     pub(super) async fn open_upgrades(&self, clusters: &[&str]) -> Result<HashMap<String, Value>, Problem> {
         let found = self.app.store.open_upgrades_of(clusters).await?;
         self.count(&found);
-        let upgrades: Result<_, Error> = found
+        let upgrades: Result<HashMap<_, _>, Error> = found
             .iter()
             .map(|row| Ok((row.parent_id.clone(), self.shown(row)?)))
             .collect();
         Ok(upgrades?)
+    }
+
+    /// The upgrades of a cluster of the organization before the position in the query of the page, the last one first,
+    /// and the position before which there are more.
+    pub(super) async fn upgrades(&self, cluster: &str) -> Result<(Vec<Value>, Option<i64>), Problem> {
+        let before = self.query.get("older").and_then(|before| before.parse().ok());
+        let range = (before.unwrap_or(i64::MAX), with_next(UPGRADES));
+        let mut found = self.app.store.upgrades_before(cluster, range).await?;
+        self.count(&found);
+        let older = cut(&mut found, UPGRADES);
+        let upgrades: Result<Vec<_>, Error> = found.iter().map(|row| self.shown(row)).collect();
+        Ok((upgrades?, older))
     }
 
     /// The plugins of these clusters of the organization whose documents contain `word`, each with the id of its
@@ -221,7 +235,7 @@ impl Visit {
         let pattern = format!("%{}", pattern(word));
         let found = self.app.store.plugins_of(clusters, &pattern).await?;
         self.count(&found);
-        let plugins: Result<_, Error> = found
+        let plugins: Result<Vec<_>, Error> = found
             .iter()
             .map(|row| Ok((row.parent_id.clone(), self.shown(row)?)))
             .collect();

@@ -168,6 +168,13 @@ impl Store {
         objects(&self.with_list(text, &[], clusters).await?)
     }
 
+    /// At most `limit` upgrades of a cluster before the position `before`, the last one first.
+    pub async fn upgrades_before(&self, cluster: &str, (before, limit): (i64, i64)) -> Result<Vec<Row>, StoreError> {
+        let text = select!("kind = 'upgrades' AND parent_id = $1 AND position < $2 ORDER BY position DESC LIMIT $3");
+        let found = self.read(query(text, &[cluster]).bind(before).bind(limit)).await?;
+        objects(&found)
+    }
+
     /// The plugins of `clusters` whose documents match `pattern`, in the order of their creation.
     pub async fn plugins_of(&self, clusters: &[&str], pattern: &str) -> Result<Vec<Row>, StoreError> {
         let text = select!("kind = 'plugins' AND parent_id IN ({}) AND lower(spec) LIKE $1 ORDER BY position");
