@@ -125,7 +125,8 @@ async fn check_left(store: &Store, users: &[String]) {
     let membership = membership_id(ORGANIZATION, &users[0]);
     assert_eq!(store.get(Kind::Membership, &membership).await.unwrap(), None);
     let mut audit = Vec::new();
-    let each = store.each_change(ORGANIZATION, &ChangeFilter::default(), (i64::MAX, 1_000), |change| {
+    let all = ChangeFilter::default();
+    let each = store.each_change(ORGANIZATION, &all, (i64::MAX, 1_000), |change| {
         audit.push(json!(change));
         Ok(ControlFlow::Continue(()))
     });
