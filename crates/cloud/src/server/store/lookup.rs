@@ -56,9 +56,10 @@ impl<'a> BindingFilter<'a> {
         };
         if !self.cluster.is_empty() {
             values.push(self.cluster);
+            // With `=`, SQLite would look through the bindings of all clusters for each one.
             conditions.push(format!(
                 "(id IN ({}) OR NOT EXISTS (SELECT 1 FROM uses WHERE uses.kind = 'role-bindings' \
-                 AND uses.id = objects.id AND used_kind = 'clusters'))",
+                 AND uses.id = objects.id AND used_kind LIKE 'clusters'))",
                 using("clusters", &format!("= ${}", values.len()))
             ));
         }
@@ -145,9 +146,10 @@ impl Store {
 
     /// The teams of `users` in an organization: for each the id of the user, its id, and its name.
     pub async fn teams_of(&self, organization: &str, users: &[&str]) -> Result<Vec<[String; 3]>, StoreError> {
-        let text = "SELECT used_id, uses.id, name FROM uses JOIN names ON names.kind = 'teams' AND names.id = uses.id \
-                    AND scope_id = $1 WHERE used_kind = 'users' AND used_id IN ({}) AND uses.kind = 'teams' \
-                    ORDER BY name";
+        // `CROSS` keeps SQLite from looking for each user in each team.
+        let text = "SELECT used_id, uses.id, name FROM uses CROSS JOIN names WHERE used_kind = 'users' \
+                    AND used_id IN ({}) AND uses.kind = 'teams' AND names.kind = 'teams' AND names.id = uses.id \
+                    AND scope_id = $1 ORDER BY name";
         let found = self.with_list(text, &[organization], users).await?;
         let texts = |row: &AnyRow| Ok([row.try_get(0)?, row.try_get(1)?, row.try_get(2)?]);
         found.iter().map(texts).collect()
