@@ -18,6 +18,7 @@ mod plugin;
 pub(crate) mod reference;
 mod release;
 mod sign;
+mod tokens;
 mod upgrade;
 mod validate;
 mod version;
@@ -33,9 +34,8 @@ use tidewaiter_api::Role;
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs, ScopeFlags,
-    ScriptTemplateArgs, ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokenOwner, TokensCommand, UpgradeArgs,
-    VersionArgs,
+    ActionCommand, ActionUser, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs, ScriptTemplateArgs,
+    ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, UpgradeArgs, VersionArgs,
 };
 pub(crate) use cloud::{
     AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, ClusterPlace, Confirmation,
@@ -63,6 +63,7 @@ pub(crate) use plugin::{
 };
 pub(crate) use release::ReleaseArgs;
 pub(crate) use sign::{SignArgs, SignScriptArgs};
+pub(crate) use tokens::{ApiKeysCommand, ScopeFlags, TokenOwner, TokensCommand};
 pub(crate) use upgrade::{UpgradeCommand, UpgradePlanArgs, UpgradeWatchArgs};
 pub(crate) use validate::ValidateArgs;
 pub(crate) use version::ShowVersionArgs;
