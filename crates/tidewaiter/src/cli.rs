@@ -5,6 +5,7 @@ mod cloud;
 mod cloud_server;
 mod cluster;
 mod complete;
+pub(crate) mod completions;
 #[cfg(test)]
 mod documented;
 mod empty;
