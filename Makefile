@@ -8,7 +8,7 @@ VERSION = $(shell sed -n '/^\[workspace.package\]$$/,/^$$/s/^version = "\(.*\)"$
 # Warnings are errors here, not in the source.
 STRICT := -D warnings
 
-.PHONY: help demo demo-assets demo-binaries test thorough bench fmt lint docs rustdoc compile unit nodes assets node-assets deny image release
+.PHONY: help demo demo-assets demo-binaries test thorough bench fmt lint docs rustdoc compile unit nodes assets node-assets deny image release release-binaries
 
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -101,7 +101,14 @@ image: ## The image with its digest, SBOM and licences, in dist/ (BINARY=file pa
 	$(if $(BINARY),,cargo build --locked --release --package tidewaiter)
 	image=$$(hack/image/build $(BINARY)) && hack/image/bill "$$image"
 
-release: ## All files of a release, in dist/ (BINARY=file packs that binary; MINISIGN_KEY=file signs the checksums)
+release: ## All files of a release, for x86-64 and aarch64, in dist/ (BINARY="files" packs these; MINISIGN_KEY=file signs the checksums)
 	rm -rf dist
-	$(if $(BINARY),,cargo build --locked --release --package tidewaiter)
-	hack/release $(or $(BINARY),target/release/tidewaiter) dist
+	$(if $(BINARY),,$(MAKE) --no-print-directory release-binaries)
+	hack/release $(or $(BINARY),target/release/tidewaiter target/aarch64-unknown-linux-gnu/release/tidewaiter) dist
+
+# The unit tests of the one for aarch64 run in qemu.
+release-binaries:
+	hack/aarch64/tools
+	cargo build --locked --release --package tidewaiter
+	hack/aarch64/cargo build --locked --release --package tidewaiter
+	hack/aarch64/cargo test --locked --workspace --exclude tidewaiter-testkit --exclude xtask --lib --bins
