@@ -18,7 +18,9 @@ NODE_ASSETS := hack/image/tools && hack/node-assets/build >/dev/null
 
 # The assets are built beside what cargo compiles: each uses the core that the other one leaves idle.
 demo: ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes; NODES=2: on real nodes, NODES=3: upgrades them)
+	@echo "demo 1 of 2: compiles Tidewaiter, and once etcd and Kubernetes; the first time up to half an hour on two cores, later seconds"
 	$(MAKE) --jobs 2 --no-print-directory demo-assets demo-binaries
+	@echo "demo 2 of 2: tells the story: $(if $(NODES),some minutes on real nodes,about a minute)"
 	target/debug/examples/demo $(if $(NODES),--nodes $(NODES)) $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
 
 demo-assets:
