@@ -121,6 +121,11 @@ async fn access_is_granted_ended_and_withdrawn(world: World) {
     }
     member.is_refused(403, &format!("{here}/withdraw"), &[]).await;
     member.is_refused(403, "~/access/grant", &grant).await;
+    for form in ["~/access/grant", "~/people/new", "~/roles/new", "~/registries/new"] {
+        browser.get(form).await.is(200);
+        let refused = member.get(form).await.is(403);
+        assert!(refused.body.contains("only an admin"), "{refused:?}");
+    }
     has(
         &browser.change(&format!("{here}/end"), &[("expires_at", "")]).await,
         &["no end"],

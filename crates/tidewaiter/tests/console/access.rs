@@ -191,8 +191,10 @@ async fn only_reads(browser: &Browser, scene: &Scene) {
     ] {
         assert_eq!(browser.post(&path, fields).await, Value::from(403), "{path}");
     }
-    browser.open(&scene.page("audit")).await;
-    browser.shows_in("h1", "Not permitted").await;
+    for form in ["people/new", "roles/new", "registries/new", "access/grant", "audit"] {
+        browser.open(&scene.page(form)).await;
+        browser.shows_in("h1", "Not permitted").await;
+    }
 }
 
 async fn removes_a_person(browser: &Browser, scene: &Scene) {

@@ -58,7 +58,11 @@ fn of_everybody() -> Vec<(&'static str, String)> {
 
 /// Replaces something, or reports its status, as the owner.
 async fn put(scene: &Scene, path: &str, body: &Value) {
-    let sent = scene.server.send(&scene.land.token, Method::PUT, path, Ask::body(body));
+    send(scene, Method::PUT, path, body).await;
+}
+
+async fn send(scene: &Scene, method: Method, path: &str, body: &Value) {
+    let sent = scene.server.send(&scene.land.token, method, path, Ask::body(body));
     let answer = sent.await.unwrap();
     assert!(answer.status.is_success(), "{path}: {answer:?}");
 }
@@ -71,6 +75,8 @@ async fn of_clusters(scene: &Scene) -> Vec<(&'static str, String)> {
         let path = format!("{}/clusters/{id}/status", land.organization);
         put(scene, &path, &json!({"status": {"type": status}})).await;
     }
+    let described = json!({"environment": "production", "version": "1.30.1", "provider_name": "aws"});
+    send(scene, Method::PATCH, &land.cluster, &described).await;
     let running = json!({"status": {"type": "RUNNING"}});
     put(scene, &format!("{}/status", land.cluster), &running).await;
     scene.report(&format!("{}/report", land.cluster), &report()).await;
