@@ -87,7 +87,7 @@ impl Waiting {
             let link = log
                 .lines()
                 .find_map(|line| line.trim().strip_prefix(&scene.server.base));
-            // The line is whole when the next one has begun.
+            // The log may end within a line.
             let link = link.filter(|link| link.contains('?') && log.ends_with('\n'));
             link.map(str::to_owned).ok_or_else(|| log.clone())
         })
