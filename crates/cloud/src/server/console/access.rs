@@ -205,7 +205,7 @@ pub(super) async fn grant_form(visit: Visit) -> Response {
             &fields,
         )
     });
-    visit.page("Grant a role", content)
+    visit.admin_page("Grant a role", content)
 }
 
 pub(super) async fn grant(sent: Sent) -> Response {
