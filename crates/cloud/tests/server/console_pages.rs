@@ -5,7 +5,8 @@ use std::ops::Range;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::console_people::{Browser, has, has_not, make};
+use crate::browser::Browser;
+use crate::console_people::{has, has_not, make};
 use crate::fixture::{role, upgrade};
 use crate::large::rows_read;
 use crate::world::{World, on_both};
@@ -61,7 +62,7 @@ async fn a_page_shows_a_part_and_leads_to_the_next(world: World) {
     let ids = people(&world, &owner, &reader, 0..MANY).await;
     let team = json!({"name": "Night", "description": "", "user_ids": ids});
     let team = make(&world, &owner, "~/teams", team).await;
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let person = format!("<td><a href=\"/organizations/{}/people/", world.organization);
     for (path, all) in [
         ("~/people".to_owned(), MANY + 1),
@@ -89,7 +90,7 @@ async fn an_object_of_many_is_chosen_by_its_name(world: World) {
     let (stranger, _) = world.user(&owner, &other, "Zoe", "member").await;
     let reader = make(&world, &owner, "~/roles", role("Reader")).await;
     let ids = clusters(&world, &owner, 0..60).await;
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let offered = |page: &str| page.matches("<option value=\"cluster-0").count();
     let form = browser.page("~/access/grant").await;
     // The roles are few.
@@ -137,7 +138,7 @@ async fn an_object_of_many_is_chosen_by_its_name(world: World) {
 async fn a_page_reads_no_more_of_a_larger_organization(world: World) {
     let owner = world.owner().await;
     let reader = make(&world, &owner, "~/roles", role("Reader")).await;
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let (mut ids, mut before): (Vec<String>, Vec<u64>) = (Vec::new(), Vec::new());
     let team = json!({"name": "Night", "description": "", "user_ids": []});
     let team = make(&world, &owner, "~/teams", team).await;
@@ -196,7 +197,7 @@ async fn a_search_of_the_audit_log_goes_on_at_the_next_page(world: World) {
         .execute(&mut database)
         .await
         .unwrap();
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let first = browser.page("~/audit?kind=roles").await;
     has_not(&first, &["Reader"]);
     let second = browser.page(&next(&first).unwrap()).await;
@@ -217,7 +218,7 @@ async fn older_upgrades_are_on_another_page(world: World) {
     };
     let list = format!("~/clusters/{cluster}/upgrades");
     make_all(&world, &owner, &list, (0..25).map(described)).await;
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let first = browser.page(&format!("~/clusters/{cluster}")).await;
     let second = browser.page(&next(&first).unwrap()).await;
     let shown = [&first, &second].map(|page| page.matches("<td>number ").count());

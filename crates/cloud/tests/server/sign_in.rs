@@ -13,6 +13,7 @@ use tidewaiter_cloud::server::SignInSettings;
 use tidewaiter_kit::{Clock as _, SystemClock};
 use url::Url;
 
+use crate::browser::hidden;
 use crate::fake_provider::{CLIENT, Conduct, FakeProvider, Mood, SECRET, Signed};
 use crate::invitations::secret;
 use crate::world::{Answer, PASSWORD, World, on_both};
@@ -95,8 +96,7 @@ impl<'a> Browser<'a> {
     /// The value of the hidden field `csrf` in the forms of the session.
     async fn csrf(&mut self) -> String {
         let page = self.get("/account/identities").await.is(200).body;
-        let (_, after) = page.split_once("name=\"csrf\" value=\"").unwrap();
-        after.split('"').next().unwrap().to_owned()
+        hidden(&page, "csrf")
     }
 
     /// Logs in with a password, through the page.

@@ -221,7 +221,7 @@ pub(super) async fn grant_form(visit: Visit) -> Response {
             &fields,
         )
     });
-    visit.page("Grant a role", content)
+    visit.admin_page("Grant a role", content)
 }
 
 async fn grant_fields(visit: &Visit) -> Result<Markup, Problem> {

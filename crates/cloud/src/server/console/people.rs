@@ -99,7 +99,7 @@ pub(super) async fn create_form(visit: Visit) -> Response {
         (end_input(""))
     };
     let content = form(&visit.session, &visit.page_path("people"), "Show the effect", &fields);
-    visit.page("Create a person", Ok(content))
+    visit.admin_page("Create a person", Ok(content))
 }
 
 pub(super) fn role_select(selected: &str) -> Markup {

@@ -56,7 +56,7 @@ pub(super) async fn create_form(visit: Visit) -> Response {
         "Show the effect",
         &fields(&Value::Null),
     );
-    visit.page("Create a role", Ok(content))
+    visit.admin_page("Create a role", Ok(content))
 }
 
 pub(super) async fn show(visit: Visit) -> Response {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::access::bindings_table;
 use super::api::{Answer, Problem};
 use super::change::{Change, Review, submit};
-use super::controls::{ROWS, button, facts, form, input, next, required, table, time};
+use super::controls::{ROWS, button, end_input, end_of, ends, facts, form, input, next, required, table, time};
 use super::directory::{Bindings, Directory};
 use super::lookup::named_ids;
 use super::page::failed;
@@ -136,14 +136,16 @@ fn members(visit: &Visit, directory: &Directory, team: &Value) -> Markup {
     let rows = html! {
         @for user in shown {
             tr {
-                td { (directory.link(user)) }
                 @let path = format!("{here}/members/{user}/remove");
+                @let end = team.get("user_ends").and_then(|ends| ends.get(user));
+                td { (directory.link(user)) }
+                td { (ends(&json!({ "expires_at": end }), visit.session.now)) }
                 td { @if visit.is_admin() { (button(&visit.session, &path, "Remove")) } }
             }
         }
     };
     html! {
-        (table("Members", &["Name", ""], &rows))
+        (table("Members", &["Name", "Membership ends", ""], &rows))
         (next(&here, last))
     }
 }
@@ -154,9 +156,10 @@ fn changes(visit: &Visit, team: &Value) -> Markup {
         (input("Name", "name", text(team, "name")))
         (input("Description", "description", text(team, "description")))
     };
+    let member = html! { (required("E-mail address", "person", "text")) (end_input("")) };
     html! {
         h2 { "Change" }
-        (form(session, &format!("{here}/members"), "Add a member", &required("E-mail address", "person", "text")))
+        (form(session, &format!("{here}/members"), "Add a member", &member))
         (form(session, &here, "Rename the team", &renamed))
         (button(session, &format!("{here}/delete"), "Delete the team"))
     }
@@ -213,16 +216,23 @@ fn members_body<'a>(members: impl Iterator<Item = &'a str>) -> Value {
     json!({ "user_ids": members.collect::<Vec<_>>() })
 }
 
+/// Adds a member, or sets the end of the membership of one.
 pub(super) async fn add_member(sent: Sent) -> Response {
     let person = sent.form.get("person").unwrap_or_default();
     let id = match sent.visit.id_of(Kind::User, person).await {
         Ok(id) => id,
         Err(problem) => return failed(Some(&sent.visit.session), &problem),
     };
-    change(&sent, ("Add the member", &*id), |team, directory| {
-        let members = list(team, "user_ids").filter_map(Value::as_str).chain([&*id]);
-        let effect = html! { p { (directory.link(&id)) " becomes a member and gets these roles." } };
-        (Method::PATCH, Some(members_body(members)), effect)
+    let (id, end) = (id.as_str(), end_of(&sent.form));
+    change(&sent, ("Add the member", id), |team, directory| {
+        let others = list(team, "user_ids").filter_map(Value::as_str);
+        let mut body = members_body(others.filter(|other| *other != id).chain([id]));
+        body["user_ends"] = json!({ id: end });
+        let effect = html! {
+            p { (directory.link(id)) " becomes a member and gets these roles." }
+            (facts(&[("Membership ends", ends(&json!({ "expires_at": end }), sent.visit.session.now))]))
+        };
+        (Method::PATCH, Some(body), effect)
     })
     .await
 }

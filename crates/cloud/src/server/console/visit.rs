@@ -125,6 +125,17 @@ impl Visit {
         self.may(OrgRole::Admin)
     }
 
+    /// The page with a form that the API would refuse from anybody but an admin.
+    pub(super) fn admin_page(&self, title: &str, content: Result<Markup, Problem>) -> Response {
+        if self.is_admin() {
+            return self.page(title, content);
+        }
+        self.page(
+            title,
+            Err(Problem::forbidden("only an admin of the organization can do this")),
+        )
+    }
+
     /// The page with this content, or why it cannot be shown.
     pub(super) fn page(&self, title: &str, content: Result<Markup, Problem>) -> Response {
         let page = Page {

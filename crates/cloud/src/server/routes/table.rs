@@ -19,12 +19,20 @@ use crate::models::{
 };
 use crate::server::http::endpoint::{Input, Output, Permission};
 use crate::server::keys::token::AcceptedUses;
+use crate::server::openapi::bodies::invitations::{
+    AcceptedInvitation, CreatedInvitation, Invitation, InvitationAcceptance, InvitationSecret, InvitationSpec,
+};
+use crate::server::openapi::bodies::logins::{
+    DeviceDecision, DeviceLogin, GrantedLogin, LoginGrantRequest, LoginRequest, NewPassword, PasswordChange, Program,
+    Token, WaitingProgram,
+};
+use crate::server::openapi::bodies::tokens::{
+    AccessTokenSpec, ApiKeyInfo, ClusterToken, CreatedApiKey, CreatedServiceAccountToken, CreatedToken,
+    ServiceAccountToken, TokenInfo, TokenSpec,
+};
 use crate::server::openapi::bodies::{
-    AcceptedInvitation, AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey,
-    CreatedInvitation, CreatedServiceAccountToken, CreatedToken, Deletion, DeviceDecision, DeviceLogin, GrantedLogin,
-    Invitation, InvitationAcceptance, InvitationSecret, InvitationSpec, Lock, LoginGrantRequest, LoginRequest,
-    MemberSpec, Membership, NewPassword, Operator, PasswordChange, Program, RoleChange, RuleOfRole, ScriptTemplate,
-    ServiceAccountToken, Token, TokenInfo, TokenSpec, UpgradeReport, WaitingProgram, user_body,
+    AccountSpec, AuditRow, Authenticated, Deletion, Lock, MemberSpec, Membership, Operator, RoleChange, RuleOfRole,
+    ScriptTemplate, UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;
