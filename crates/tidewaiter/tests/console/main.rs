@@ -10,6 +10,7 @@
 mod accessible;
 mod browser;
 mod clusters;
+mod second_factor;
 #[allow(dead_code, reason = "the tests of the server use the rest")]
 #[path = "../cloud_server/world.rs"]
 mod world;
@@ -31,7 +32,10 @@ struct Scene {
 
 impl Scene {
     async fn new(on: On) -> Self {
-        let place = Place::new(on).await;
+        Self::at(Place::new(on).await).await
+    }
+
+    async fn at(place: Place) -> Self {
         place.init().await;
         let server = place.serve().await;
         let land = Land::make(&server).await;
