@@ -1,5 +1,5 @@
-//! The logins that a person grants to a program, and those that wait for a security key. Each is used once and expires; the number of those of one person, of
-//! one network and of all is limited.
+//! The logins that a person grants to a program, and those that wait for a security key. Each is used once and expires;
+//! the number of those of one person, of one network and of all is limited.
 //!
 //! A code is stored as its digest. No grant is in the audit log: the token that comes of it is.
 
