@@ -127,7 +127,7 @@ kind::kinds! {
         Identity: Facts::internal("identities", "an identity", 50_000, &[Self::User]),
         /// A security key of a user: its public key, which a login with the password needs too.
         SecurityKey: Facts::internal("security-keys", "a security key", 200_000, &[Self::User]),
-        /// The digests of a user's recovery codes, of which each replaces a security key once; its id is that of the user.
+        /// The digests of a user's recovery codes; its id is that of the user.
         RecoveryCodes: Facts::internal("recovery-codes", "the recovery codes", 20_000, &[Self::User]),
         /// A user who administers all organizations.
         Operator: Facts::internal("operators", "an operator", 20_000, &[Self::User]),

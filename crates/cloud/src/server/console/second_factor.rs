@@ -66,7 +66,7 @@ fn ceremony(kind: &str, options: &Value, action: &str, fields: &Markup) -> Marku
         "Use the security key"
     };
     html! {
-        form.narrow method="post" action=(action) data-ceremony=(kind) data-options=(options) hidden {
+        form.narrow method="post" action=(action) data-ceremony=(kind) data-options=(options.to_string()) hidden {
             (fields)
             input type="hidden" name="credential";
             button type="submit" { (label) }
