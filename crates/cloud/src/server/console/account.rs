@@ -48,7 +48,7 @@ pub(super) async fn show(session: Session, RawQuery(query): RawQuery) -> Respons
 async fn content(session: &Session) -> Result<Markup, Problem> {
     let account = session.api.get(path([])).await?.value;
     let keys = session.api.all(path(["ssh_keys"])).await?;
-    let security_keys = session.api.all(path(["security-keys"])).await?;
+    let security_keys = session.api.get(path(["security-keys"])).await?.value;
     let tokens = session.api.get(path(["tokens"])).await?.value;
     let end = text(&account, "expires_at");
     Ok(html! {

@@ -1,5 +1,5 @@
-// Follows the changes of a page, shows times in the zone of the browser, and asks security keys. Each page works without
-// it, except for these keys.
+// Follows the changes of a page, shows times in the zone of the browser, and asks security keys. Each page works
+// without it, except for these keys.
 //
 // An element with `data-live` and an id is replaced by the one of the same page as the server renders it now, when the
 // stream that an element names in `data-stream` reports a change, and from time to time. It never replaces what a

@@ -131,7 +131,8 @@ fn codes_once(codes: &Value, then: &str) -> Markup {
 }
 
 /// The security keys of the signed-in person.
-pub(super) fn section(session: &Session, keys: &[Value]) -> Markup {
+pub(super) fn section(session: &Session, keys: &Value) -> Markup {
+    let keys = keys.as_array().map(Vec::as_slice).unwrap_or_default();
     let rows = html! {
         @for key in keys {
             tr {
@@ -196,7 +197,8 @@ pub(super) async fn register(sent: Posted) -> Response {
 pub(super) async fn remove(Segment(id): Segment<String>, sent: Posted) -> Response {
     let change = change(Method::DELETE, path(["security-keys", &id]), None);
     let review = async {
-        let keys = sent.session.api.all(path(["security-keys"])).await?;
+        let keys = sent.session.api.get(path(["security-keys"])).await?.value;
+        let keys = keys.as_array().map(Vec::as_slice).unwrap_or_default();
         let key = keys.iter().find(|key| text(key, "id") == id);
         let effect = html! {
             p { "You cannot sign in with this key any more: " strong { (key.map_or("", |key| text(key, "name"))) } }
