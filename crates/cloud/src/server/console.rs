@@ -39,6 +39,7 @@ mod registries;
 mod report;
 mod roles;
 mod rule;
+mod second_factor;
 mod session;
 mod sign_in;
 mod teams;
@@ -83,6 +84,7 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
     Router::new()
         .route("/", get(home::show))
         .route("/sign-in", get(sign_in::show).post(sign_in::with_password))
+        .route("/sign-in/second-factor", post(second_factor::sign_in))
         .route("/sign-in/cli", get(command_line::show).post(command_line::decide))
         .route("/device", get(device::show).post(device::decide))
         .route(invitations::PAGE, get(invitations::show).post(invitations::accept))
@@ -121,6 +123,10 @@ fn account_pages() -> Router<Console> {
         .route("/account/password", post(account::change_password))
         .route("/account/keys", post(account::add_key))
         .route("/account/keys/{id}/delete", post(account::delete_key))
+        .route("/account/security-keys", post(second_factor::register))
+        .route("/account/security-keys/new", post(second_factor::begin))
+        .route("/account/security-keys/{id}/remove", post(second_factor::remove))
+        .route("/account/recovery-codes", post(second_factor::renew_codes))
         .route("/account/tokens", post(account::create_token))
         .route("/account/tokens/{id}/revoke", post(account::revoke_token))
 }
@@ -152,6 +158,7 @@ fn access_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
         ("/people/{id}/role", post(people::set_role)),
         ("/people/{id}/end", post(people::set_end)),
         ("/people/{id}/logins", post(people::end_logins)),
+        ("/people/{id}/second-factor", post(people::reset_second_factor)),
         ("/people/{id}/remove", post(people::remove)),
         ("/people/{id}/keys/{key}/delete", post(people::delete_key)),
         ("/teams", post(teams::create)),

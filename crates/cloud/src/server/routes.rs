@@ -29,6 +29,7 @@ mod route;
 mod rules;
 mod script_templates;
 mod scripts;
+pub(super) mod second_factor;
 pub(super) mod sign_in;
 mod stored_scripts;
 mod stream;

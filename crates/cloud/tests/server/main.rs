@@ -55,6 +55,7 @@ mod requests;
 mod schemathesis;
 mod scopes;
 mod scripts;
+mod second_factor;
 mod secrets_once;
 mod service_accounts;
 mod sign_in;

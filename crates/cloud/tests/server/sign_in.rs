@@ -28,14 +28,14 @@ on_both!(
 );
 
 /// A browser without JavaScript.
-struct Browser<'a> {
+pub struct Browser<'a> {
     world: &'a World,
     http: Client,
-    cookies: BTreeMap<String, String>,
+    pub cookies: BTreeMap<String, String>,
 }
 
 impl<'a> Browser<'a> {
-    fn new(world: &'a World) -> Self {
+    pub fn new(world: &'a World) -> Self {
         let http = Client::builder().redirect(redirect::Policy::none()).build().unwrap();
         Self {
             world,
@@ -44,7 +44,7 @@ impl<'a> Browser<'a> {
         }
     }
 
-    async fn send(&mut self, method: Method, path: &str, form: &[(&str, &str)]) -> Answer {
+    pub async fn send(&mut self, method: Method, path: &str, form: &[(&str, &str)]) -> Answer {
         let cookies = self.cookies.iter().map(|(name, value)| format!("{name}={value}"));
         let cookies = cookies.collect::<Vec<_>>().join("; ");
         let form = url::form_urlencoded::Serializer::new(String::new())
@@ -66,7 +66,7 @@ impl<'a> Browser<'a> {
         answer
     }
 
-    async fn get(&mut self, path: &str) -> Answer {
+    pub async fn get(&mut self, path: &str) -> Answer {
         self.send(Method::GET, path, &[]).await
     }
 
@@ -89,12 +89,12 @@ impl<'a> Browser<'a> {
         self.return_with(&provider.authorize(&url)).await
     }
 
-    fn token(&self) -> String {
+    pub fn token(&self) -> String {
         self.cookies.get("__Host-session").cloned().unwrap_or_default()
     }
 
     /// The value of the hidden field `csrf` in the forms of the session.
-    async fn csrf(&mut self) -> String {
+    pub async fn csrf(&mut self) -> String {
         let page = self.get("/account/identities").await.is(200).body;
         hidden(&page, "csrf")
     }

@@ -40,21 +40,20 @@ type Key = (&'static str, u32, &'static str);
 pub const TAB: Key = ("Tab", 9, "");
 pub const ENTER: Key = ("Enter", 13, "\r");
 
-/// A command of Chromium's own protocol.
+/// A command of chromedriver that the client does not have.
 #[derive(Debug)]
-struct DevTools {
-    command: &'static str,
-    parameters: Value,
+struct Command {
+    path: &'static str,
+    body: Value,
 }
 
-impl WebDriverCompatibleCommand for DevTools {
+impl WebDriverCompatibleCommand for Command {
     fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
-        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
     }
 
     fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
-        let body = json!({"cmd": self.command, "params": self.parameters});
-        (Method::POST, Some(body.to_string()))
+        (Method::POST, Some(self.body.to_string()))
     }
 }
 
@@ -104,7 +103,9 @@ impl Browser {
     }
 
     pub async fn dev_tools(&self, command: &'static str, parameters: Value) -> Value {
-        self.client.issue_cmd(DevTools { command, parameters }).await.unwrap()
+        let path = "goog/cdp/execute";
+        let body = json!({"cmd": command, "params": parameters});
+        self.client.issue_cmd(Command { path, body }).await.unwrap()
     }
 
     /// Sets the width and the height of the window in pixels, and `light` or `dark`.
@@ -113,6 +114,14 @@ impl Browser {
         self.dev_tools("Emulation.setDeviceMetricsOverride", size).await;
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.dev_tools("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// Plugs in a security key, which a person touches whenever it is asked for (WebAuthn 2, 11).
+    pub async fn add_security_key(&self) {
+        let path = "webauthn/authenticator";
+        let body = json!({"protocol": "ctap2", "transport": "usb", "hasResidentKey": false,
+            "hasUserVerification": true, "isUserConsenting": true, "isUserVerified": true});
+        self.client.issue_cmd(Command { path, body }).await.unwrap();
     }
 
     pub async fn open(&self, path: &str) {

@@ -36,6 +36,7 @@ mod decisions;
 mod demonstration;
 mod keyboard;
 mod operators;
+mod second_factor;
 mod sign_in;
 #[allow(dead_code, reason = "the tests of the server use the rest")]
 #[path = "../cloud_server/world.rs"]

@@ -249,6 +249,7 @@ fn changes(visit: &Visit, person: &Person) -> Markup {
         (form(session, &format!("{here}/role"), "Change the role", &role_select(text(&person.user, "role"))))
         (form(session, &format!("{here}/end"), "Set the end", &end_input(text(&person.user, "expires_at"))))
         @if visit.may(OrgRole::Owner) { (button(session, &format!("{here}/logins"), "End all logins")) }
+        (button(session, &format!("{here}/second-factor"), "Reset the second factor"))
         (button(session, &format!("{here}/remove"), "Remove the person"))
     }
 }
@@ -313,6 +314,16 @@ pub(super) async fn end_logins(sent: Sent) -> Response {
     let request = (Method::DELETE, path(&sent.visit).below("tokens"), None);
     change(&sent, ("End all logins", false), request, |_, _| {
         html! { p { "All logins and tokens of this person become invalid. The person can log in again." } }
+    })
+    .await
+}
+
+pub(super) async fn reset_second_factor(sent: Sent) -> Response {
+    let request = (Method::DELETE, path(&sent.visit).below("second-factor"), None);
+    change(&sent, ("Reset the second factor", false), request, |_, _| {
+        html! {
+            p { "The security keys and recovery codes of this person are removed. The password alone signs in then." }
+        }
     })
     .await
 }

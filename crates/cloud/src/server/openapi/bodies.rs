@@ -3,6 +3,7 @@
 
 pub(in crate::server) mod invitations;
 pub(in crate::server) mod logins;
+pub(in crate::server) mod security_keys;
 pub(in crate::server) mod tokens;
 
 use jiff::Timestamp;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::identities::may_disable_passwords;
+use super::identities::check_sign_in;
 use super::lists::{PAGE, again, complete, link};
 use super::prelude::*;
 use super::representation::all_shown;
@@ -33,7 +33,7 @@ pub(super) async fn create_organization(app: &AppState, call: &Call) -> Result<R
     let document = Kind::Organization.read(&call.body)?;
     let (owner, state) = (call.owner(), app.clone());
     create_idempotent(app, call, async move |transaction| {
-        may_disable_passwords(&state, transaction, &owner, &document, None).await?;
+        check_sign_in(&state, transaction, &owner, &document, None).await?;
         let row = new_organization(transaction, document.spec, &owner).await?;
         join(transaction, &row.id, &owner, (OrgRole::Owner, None), &owner).await?;
         let path = format!("/v3/organizations/{}", row.id);

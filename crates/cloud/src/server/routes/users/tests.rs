@@ -111,7 +111,7 @@ async fn measure(store: &Store, users: Vec<String>) {
         Ok(transaction.cost)
     });
     let (statements, rows) = written.await.unwrap();
-    assert!(statements < 40 && rows < 2 * TEAMS, "{statements} {rows}");
+    assert!(statements < 42 && rows < 2 * TEAMS, "{statements} {rows}");
     check_left(store, &users).await;
 }
 
