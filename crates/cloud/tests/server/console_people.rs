@@ -25,12 +25,12 @@ const SPACED: &str = " another good password";
 const EVIL: &str = "<script>alert(\"1\")</script>";
 
 impl Browser<'_> {
-    async fn page(&self, path: &str) -> String {
+    pub async fn page(&self, path: &str) -> String {
         self.get(path).await.is(200).body
     }
 
     /// Makes a change in its two steps. Returns the page of the first.
-    async fn change(&self, path: &str, fields: &[(&str, &str)]) -> String {
+    pub async fn change(&self, path: &str, fields: &[(&str, &str)]) -> String {
         let review = self.post(path, fields).await.is(200);
         self.confirm(path, &review, fields).await.is(303);
         review.body
@@ -51,20 +51,20 @@ impl Browser<'_> {
 }
 
 #[track_caller]
-fn has(page: &str, parts: &[&str]) {
+pub fn has(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(page.contains(part), "{part}: {page}");
     }
 }
 
 #[track_caller]
-fn has_not(page: &str, parts: &[&str]) {
+pub fn has_not(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(!page.contains(part), "{part}: {page}");
     }
 }
 
-async fn make(world: &World, token: &str, list: &str, body: Value) -> String {
+pub async fn make(world: &World, token: &str, list: &str, body: Value) -> String {
     world.post(token, list, body).await.is(201).field("id")
 }
 

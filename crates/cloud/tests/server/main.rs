@@ -13,6 +13,7 @@ mod api_rows;
 mod browser;
 mod catalogue;
 mod console;
+mod console_pages;
 mod console_people;
 mod cursors;
 mod decisions;
