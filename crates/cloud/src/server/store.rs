@@ -39,6 +39,7 @@ mod storage_limits;
 mod stored;
 mod tokens;
 mod transaction;
+mod usage;
 mod writer;
 
 use std::sync::Arc;
@@ -75,6 +76,7 @@ pub(super) use source::Source;
 pub(super) use storage::Storage;
 pub use storage_limits::StorageLimits;
 pub(super) use transaction::Transaction;
+pub(super) use usage::Usage;
 pub(super) use writer::Writer;
 
 /// An open database, and the tasks that it needs.
