@@ -27,7 +27,7 @@ const SPACED: &str = " another good password";
 const EVIL: &str = "<script>alert(\"1\")</script>";
 
 /// The browser of a signed-in person.
-struct Browser<'a> {
+pub struct Browser<'a> {
     world: &'a World,
     http: Client,
     cookie: String,
@@ -35,7 +35,7 @@ struct Browser<'a> {
 }
 
 impl<'a> Browser<'a> {
-    async fn of(world: &'a World, token: &str) -> Self {
+    pub async fn of(world: &'a World, token: &str) -> Self {
         let mut browser = Self {
             world,
             http: Client::builder().redirect(Policy::none()).build().unwrap(),
@@ -47,21 +47,21 @@ impl<'a> Browser<'a> {
     }
 
     /// `~` is the organization.
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let path = path.replacen('~', &format!("/organizations/{}", self.world.organization), 1);
         let request = self.http.request(method, format!("{}{path}", self.world.base));
         request.header("cookie", &self.cookie)
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> Answer {
         self.world.send(self.request(Method::GET, path)).await
     }
 
-    async fn page(&self, path: &str) -> String {
+    pub async fn page(&self, path: &str) -> String {
         self.get(path).await.is(200).body
     }
 
-    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
         let mut form = Serializer::new(String::new());
         form.append_pair("csrf", &self.csrf).extend_pairs(fields);
         let request = self.request(Method::POST, path).header("sec-fetch-site", "same-origin");
@@ -70,21 +70,21 @@ impl<'a> Browser<'a> {
     }
 
     /// The second step, with the version in the page of the first.
-    async fn confirm(&self, review: &Answer, path: &str, fields: &[(&str, &str)]) -> Answer {
+    pub async fn confirm(&self, review: &Answer, path: &str, fields: &[(&str, &str)]) -> Answer {
         let etag = hidden(&review.body, "etag").unwrap_or_default();
         let steps = [("confirmed", "yes"), ("etag", &etag)];
         self.post(path, &[fields, &steps].concat()).await
     }
 
     /// Makes a change in its two steps. Returns the page of the first.
-    async fn change(&self, path: &str, fields: &[(&str, &str)]) -> String {
+    pub async fn change(&self, path: &str, fields: &[(&str, &str)]) -> String {
         let review = self.post(path, fields).await.is(200);
         self.confirm(&review, path, fields).await.is(303);
         review.body
     }
 
     /// A change that the API refuses with this status, although no page has its form.
-    async fn is_refused(&self, status: u16, path: &str, fields: &[(&str, &str)]) {
+    pub async fn is_refused(&self, status: u16, path: &str, fields: &[(&str, &str)]) {
         let review = Answer {
             status: reqwest::StatusCode::OK,
             headers: reqwest::header::HeaderMap::new(),
@@ -108,20 +108,20 @@ fn hidden(page: &str, name: &str) -> Option<String> {
 }
 
 #[track_caller]
-fn has(page: &str, parts: &[&str]) {
+pub fn has(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(page.contains(part), "{part}: {page}");
     }
 }
 
 #[track_caller]
-fn has_not(page: &str, parts: &[&str]) {
+pub fn has_not(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(!page.contains(part), "{part}: {page}");
     }
 }
 
-async fn make(world: &World, token: &str, list: &str, body: Value) -> String {
+pub async fn make(world: &World, token: &str, list: &str, body: Value) -> String {
     world.post(token, list, body).await.is(201).field("id")
 }
 

@@ -11,14 +11,28 @@ use super::controls::{ROWS, input, table, time, with_query};
 use super::directory::Directory;
 use super::fields::FormFields;
 use super::page::{Page, failed};
+use super::parts::{follows, live};
 use super::session::Session;
 use super::value::text;
 use super::visit::Visit;
 use crate::client::Path;
+use crate::models::Kind;
 
 /// The number of changes that one page of the log reads at most, and at a time.
 const MAX_READ: usize = 5_000;
 const BATCH: usize = 1_000;
+
+/// The kinds that people change most, whose changes the page shows at once. Those of nodes are reports, at any time.
+const FOLLOWED: [Kind; 8] = [
+    Kind::User,
+    Kind::Team,
+    Kind::Role,
+    Kind::RoleBinding,
+    Kind::Registry,
+    Kind::Plugin,
+    Kind::ClusterLabel,
+    Kind::Upgrade,
+];
 
 /// The part of the log that a page shows.
 struct Part {
@@ -102,12 +116,8 @@ async fn of_organization(visit: &Visit) -> Result<Markup, Problem> {
     let directory = visit.names().await?;
     let filter = Filter::of(&visit.query, Some(&directory));
     let part = read(visit.api(), visit.list("audit"), visit.query.filled("before"), &filter).await?;
-    Ok(content(
-        &visit.page_path("audit"),
-        &visit.query,
-        &part,
-        Some(&directory),
-    ))
+    let content = content(&visit.page_path("audit"), &visit.query, &part, Some(&directory));
+    Ok(html! { (follows(&visit.page_path("events"), &FOLLOWED)) (content) })
 }
 
 /// The log of what belongs to no organization.
@@ -148,6 +158,13 @@ fn content(here: &str, query: &FormFields, part: &Part, directory: Option<&Direc
             }
         }
     };
+    let shown = html! {
+        (table("Audit log", &["Time", "Actor", "Action", "Object", "Change"], &rows))
+        @if let Some(before) = &part.before {
+            @let path = with_query(here, &filters);
+            p { a rel="next" href={ (path) "&before=" (before) } { "Older" } }
+        }
+    };
     html! {
         form.filter method="get" {
             (input("Actor (e-mail address or ID)", "actor", value("actor")))
@@ -155,11 +172,7 @@ fn content(here: &str, query: &FormFields, part: &Part, directory: Option<&Direc
             label { "Since (UTC) " input type="date" name="since" value=(value("since")); }
             button type="submit" { "Filter" }
         }
-        (table("Audit log", &["Time", "Actor", "Action", "Object", "Change"], &rows))
-        @if let Some(before) = &part.before {
-            @let path = with_query(here, &filters);
-            p { a rel="next" href={ (path) "&before=" (before) } { "Older" } }
-        }
+        @if query.get("before").is_some() { (shown) } @else { (live("log", &shown)) }
     }
 }
 

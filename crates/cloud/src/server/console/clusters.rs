@@ -11,18 +11,22 @@ use serde_json::Value;
 use super::Console;
 use super::api::{Problem, if_fits, if_found};
 use super::controls::{next, table};
-use super::parts::{ago, badge, live};
+use super::parts::{ago, badge, follows, live};
 use super::report::synced;
 use super::upgrades::{in_progress, upgrade_badge};
 use super::value::text;
 use super::visit::Visit;
 use crate::client::Path;
+use crate::models::Kind;
 use crate::reports::{agents, held, plugins};
 
 /// The clusters of a page. Each takes one more request, for its upgrades.
 const ROWS: usize = 25;
 /// The number of requests for upgrades at once.
 const AT_ONCE: usize = 8;
+
+/// The kinds whose changes the page shows at once.
+const FOLLOWED: [Kind; 2] = [Kind::Cluster, Kind::Upgrade];
 
 /// A cluster and its upgrade in progress.
 type Row = (Value, Option<Value>);
@@ -61,6 +65,7 @@ async fn content(visit: &Visit) -> Result<Markup, Problem> {
     // Last, because the other requests fail once these are too large.
     let reports = reports(visit).await?;
     Ok(html! {
+        (follows(&visit.page_path("events"), &FOLLOWED))
         (live("clusters", &clusters_table(visit, &rows, reports.as_ref())))
         (next(&visit.page_path("clusters"), answer.after.as_deref()))
         @if visit.is_admin() { p { a.button href=(visit.page_path("attach")) { "Attach a cluster" } } }
@@ -122,6 +127,12 @@ fn clusters_table(visit: &Visit, rows: &[Row], reports: Option<&HashMap<String, 
         }
         @if rows.is_empty() { p.empty { "There are no clusters." } } @else { (table("Clusters", &headers, &markup)) }
     }
+}
+
+/// The change stream of the organization.
+pub(super) async fn events(visit: Visit) -> Response {
+    let stream = visit.list("events");
+    visit.follow(stream).await
 }
 
 /// The commands that attach a cluster: its manifests contain an API key, so that no page makes them.

@@ -80,6 +80,19 @@ impl Directory {
         Self::new("acme", [Vec::new(), objects(teams), objects(roles), Vec::new()])
     }
 
+    /// Removes the people from their teams whose membership has ended at `now`: it gives nothing.
+    #[must_use]
+    pub(super) fn at(mut self, now: Timestamp) -> Self {
+        for team in &mut self.teams {
+            let ends = team.get("user_ends").cloned().unwrap_or_default();
+            let has_ended = |user: &Value| has_passed(text(&ends, user.as_str().unwrap_or_default()), now);
+            if let Some(users) = team.get_mut("user_ids").and_then(Value::as_array_mut) {
+                users.retain(|user| !has_ended(user));
+            }
+        }
+        self
+    }
+
     fn find(&self, id: &str) -> Option<(Section, &Value)> {
         let (section, index) = *self.places.get(id)?;
         let objects = match section {
@@ -171,11 +184,30 @@ impl Bindings {
 
     /// The bindings that have not ended.
     pub(super) fn live(&self) -> impl Iterator<Item = &Value> {
-        self.all.iter().filter(|binding| !has_ended(binding, self.now))
+        let live = |binding: &&Value| !has_passed(text(binding, "expires_at"), self.now);
+        self.all.iter().filter(live)
     }
 }
 
-/// Returns true if the access of a user, of a role binding, or of an SSH key has ended at `now`.
-pub(super) fn has_ended(object: &Value, now: Timestamp) -> bool {
-    EndTime::of_field(text(object, "expires_at")).is_some_and(|end| end.has_passed(now))
+/// Returns true if the end of an access has passed at `now`.
+pub(super) fn has_passed(end: &str, now: Timestamp) -> bool {
+    EndTime::of_field(end).is_some_and(|end| end.has_passed(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_team_gives_nothing_to_a_person_whose_membership_has_ended() {
+        let ends = json!({"alice": "2099-01-01T00:00:00Z", "bob": "2020-01-01T00:00:00Z"});
+        let team = json!({"id": "night", "user_ids": ["alice", "bob", "carol"], "user_ends": ends});
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let directory = Directory::of(json!([team]), json!([])).at(now);
+        let binding = json!({"team_id": "night"});
+        let people: Vec<&str> = directory.people_of(&binding).collect();
+        assert_eq!(people, ["alice", "carol"]);
+    }
 }

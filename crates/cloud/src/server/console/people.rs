@@ -9,7 +9,7 @@ use super::access::bindings_table;
 use super::api::Problem;
 use super::change::{Change, Review, SECRET, submit};
 use super::controls::{
-    ROWS, button, end_input, end_of, ends, facts, form, input, next, required, secret, select, table, time,
+    ROWS, button, end, end_input, end_of, ends, facts, form, input, next, required, secret, select, table, time,
 };
 use super::directory::{Bindings, Directory};
 use super::invitations;
@@ -51,7 +51,12 @@ async fn everybody(visit: &Visit) -> Result<Markup, Problem> {
         Markup::default()
     };
     Ok(html! {
-        @if visit.is_admin() { p { a href=(visit.page_path("people/new")) { "Create a person" } } }
+        @if visit.is_admin() {
+            p {
+                a href=(visit.page_path("people/new")) { "Create a person" }
+                " · " a href=(visit.page_path("service-accounts")) { "Service accounts" }
+            }
+        }
         form.filter method="get" {
             (input("Name or e-mail address", "person", wanted.as_deref().unwrap_or_default()))
             button type="submit" { "Search" }
@@ -79,12 +84,21 @@ fn people_table(visit: &Visit, users: &[Value], teams: &[Value]) -> Markup {
                 }
                 td { (list(user, "ssh_keys").count()) }
                 td { (ends(user, visit.session.now)) }
+                td { (end(text(user, "role_expires_at"), visit.session.now)) }
             }
         }
     };
     table(
         "People",
-        &["Name", "E-mail address", "Role", "Teams", "SSH keys", "Access ends"],
+        &[
+            "Name",
+            "E-mail address",
+            "Role",
+            "Teams",
+            "SSH keys",
+            "Access ends",
+            "Membership ends",
+        ],
         &rows,
     )
 }
@@ -182,6 +196,10 @@ impl Person {
                 html! { @for team in self.teams() { (self.directory.link(text(team, "id"))) " " } },
             ),
             ("Access ends", ends(&self.user, visit.session.now)),
+            (
+                "Membership ends",
+                end(text(&self.user, "role_expires_at"), visit.session.now),
+            ),
             ("Member since", time(text(&self.user, "added_at"))),
             ("ID", html! { code { (self.id) } }),
         ])

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::access::bindings_table;
 use super::api::{Answer, Problem};
 use super::change::{Change, Review, submit};
-use super::controls::{button, facts, form, input, required, table, time};
+use super::controls::{button, end, facts, form, input, required, table, time};
 use super::directory::{Bindings, Directory};
 use super::page::failed;
 use super::parts::{breadcrumbs, changed};
@@ -113,12 +113,13 @@ fn members(visit: &Visit, directory: &Directory, team: &Value) -> Markup {
         @for user in list(team, "user_ids").filter_map(Value::as_str) {
             tr {
                 td { (directory.link(user)) }
+                td { (end(text(team.get("user_ends").unwrap_or(&Value::Null), user), visit.session.now)) }
                 @let path = format!("{here}/members/{user}/remove");
                 td { @if visit.is_admin() { (button(&visit.session, &path, "Remove")) } }
             }
         }
     };
-    table("Members", &["Name", ""], &rows)
+    table("Members", &["Name", "Membership ends", ""], &rows)
 }
 
 fn changes(visit: &Visit, team: &Value) -> Markup {
