@@ -172,7 +172,7 @@ async fn the_page_after_a_change_names_the_clusters_that_have_not_followed(world
     };
     // What is of one cluster concerns that one alone.
     let label = [("key", "cluster.containership.io/zone"), ("value", "a")];
-    let location = after(&format!("{prod}/labels"), &label).await;
+    let location = after(&format!("{prod}/labels"), &label[..]).await;
     let page = browser.page(&location).await;
     has(
         &page,
@@ -187,7 +187,7 @@ async fn the_page_after_a_change_names_the_clusters_that_have_not_followed(world
     let page = browser.page(&location).await;
     has(&page, &["The change is made. 1 of 1 clusters have followed."]);
     has_not(&page, &["data-soon"]);
-    let location = after(&format!("~/people/{alice}/role"), &[("role", "read_only")]).await;
+    let location = after(&format!("~/people/{alice}/role"), &[("role", "read_only")][..]).await;
     has(
         &browser.page(&location).await,
         &["0 of 2 clusters have followed.", "prod", "test"],
@@ -258,6 +258,15 @@ async fn an_end_is_pointed_out_before_it(world: World) {
     let team = make(&world, &owner, "~/teams", team).await;
     has(&browser.page(&format!("~/teams/{team}")).await, &[">soon<"]);
     has(&browser.page("~/access/logins").await, &["laptop"]);
+    // An admin sets the end with the role; without the field, it stays.
+    let (here, path) = (format!("~/people/{alice}/role"), format!("~/users/{alice}"));
+    let prolonged = [("role", "member"), ("expires_at", "2099-01-31T18:00")];
+    has(&browser.change(&here, &prolonged).await, &["2099-01-31T18:00:00Z"]);
+    browser.change(&here, &[("role", "read_only")]).await;
+    let member = world.get(&owner, &path).await.is(200);
+    assert_eq!(member.field("role"), "read_only");
+    assert_eq!(member.field("role_expires_at"), "2099-01-31T18:00:00Z");
+    own.is_refused(403, &here, &prolonged).await;
     until(SignedDuration::from_secs(5)).await;
     eventually("the end of the membership", SOON, async || {
         let page = browser.page("~/access/logins").await;

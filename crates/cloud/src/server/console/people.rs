@@ -261,7 +261,10 @@ fn changes(visit: &Visit, person: &Person) -> Markup {
         p {
             a href=(visit.page_path(&format!("access/grant?person={}", person.id))) { "Grant a role in clusters" }
         }
-        (form(session, &format!("{here}/role"), "Change the role", &role_select(text(&person.user, "role"))))
+        (form(session, &format!("{here}/role"), "Change the role", &html! {
+            (role_select(text(&person.user, "role")))
+            (end_input(text(&person.user, "role_expires_at")))
+        }))
         (form(session, &format!("{here}/end"), "Set the end", &end_input(text(&person.user, "expires_at"))))
         @if visit.may(OrgRole::Owner) { (button(session, &format!("{here}/logins"), "End all logins")) }
         (button(session, &format!("{here}/remove"), "Remove the person"))
@@ -298,14 +301,18 @@ async fn change(
 
 pub(super) async fn set_role(sent: Sent) -> Response {
     let role = sent.form.get("role").unwrap_or_default().to_owned();
-    let request = (
-        Method::PUT,
-        path(&sent.visit).below("role"),
-        Some(json!({ "role": role })),
-    );
-    change(&sent, ("Change the role", false), request, |_, person| {
+    let mut body = json!({ "role": role });
+    // Without it, the end of the membership stays.
+    if sent.form.get("expires_at").is_some() {
+        body["expires_at"] = end_of(&sent.form);
+    }
+    let request = (Method::PUT, path(&sent.visit).below("role"), Some(body.clone()));
+    change(&sent, ("Change the role", false), request, |visit, person| {
         html! {
             p { "The role: " (changed(text(&person.user, "role"), &role)) }
+            @if body.get("expires_at").is_some() {
+                p { "The membership of the organization: " (ends(&body, visit.session.now)) }
+            }
             @if role == "read_only" { p { "Clusters remove the SSH keys of this person from their nodes." } }
         }
     })
