@@ -83,13 +83,7 @@ impl Directory {
     /// Removes the people from their teams whose membership has ended at `now`: it gives nothing.
     #[must_use]
     pub(super) fn at(mut self, now: Timestamp) -> Self {
-        for team in &mut self.teams {
-            let ends = team.get("user_ends").cloned().unwrap_or_default();
-            let has_ended = |user: &Value| has_passed(text(&ends, user.as_str().unwrap_or_default()), now);
-            if let Some(users) = team.get_mut("user_ids").and_then(Value::as_array_mut) {
-                users.retain(|user| !has_ended(user));
-            }
-        }
+        self.teams.iter_mut().for_each(|team| remove_ended(team, now));
         self
     }
 
@@ -186,6 +180,15 @@ impl Bindings {
     pub(super) fn live(&self) -> impl Iterator<Item = &Value> {
         let live = |binding: &&Value| !has_passed(text(binding, "expires_at"), self.now);
         self.all.iter().filter(live)
+    }
+}
+
+/// Removes the people from a team whose membership has ended at `now`.
+fn remove_ended(team: &mut Value, now: Timestamp) {
+    let ends = team.get("user_ends").cloned().unwrap_or_default();
+    let has_ended = |user: &Value| has_passed(text(&ends, user.as_str().unwrap_or_default()), now);
+    if let Some(users) = team.get_mut("user_ids").and_then(Value::as_array_mut) {
+        users.retain(|user| !has_ended(user));
     }
 }
 

@@ -101,7 +101,7 @@ async fn by_cluster(session: &Session, id: &str, made: &Made) -> Result<Followed
         (vec![cluster], report.into_iter().map(|answer| answer.value).collect())
     } else {
         let reports = organization(id).below("reports");
-        futures::try_join!(api.all_with(list, &["id", "name"]), api.all(reports))?
+        futures::try_join!(api.all(list), api.all(reports))?
     };
     let reports: HashMap<&str, &Value> = reports
         .iter()

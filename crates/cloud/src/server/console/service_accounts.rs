@@ -132,7 +132,7 @@ async fn account(visit: &Visit) -> Result<(String, Markup), Problem> {
 }
 
 async fn clusters(visit: &Visit) -> Result<Vec<Value>, Problem> {
-    visit.api().all_with(visit.list("clusters"), &["id", "name"]).await
+    visit.api().all(visit.list("clusters")).await
 }
 
 fn token_table(visit: &Visit, tokens: &[Value], clusters: &[Value]) -> Markup {

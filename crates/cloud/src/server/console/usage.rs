@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::api::{Api, Problem, if_fits};
+use super::api::{Api, Problem, TOO_LARGE};
 use super::cluster::number;
 use super::controls::{ROWS, form, next, table, time};
 use super::session::Session;
@@ -19,7 +19,10 @@ fn organizations() -> Path {
 
 /// The name of an organization; its id if there are too many organizations to find it.
 pub(super) async fn name_of(api: &Api, id: &str) -> Result<String, Problem> {
-    let all = if_fits(api.all_with(organizations(), &["id", "name"]).await)?.unwrap_or_default();
+    let all = match api.all(organizations()).await {
+        Err(problem) if problem.status == TOO_LARGE => Vec::new(),
+        all => all?,
+    };
     let found = all.iter().find(|organization| text(organization, "id") == id);
     Ok(found.map_or(id, |organization| text(organization, "name")).to_owned())
 }
