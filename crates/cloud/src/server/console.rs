@@ -1,6 +1,7 @@
 //! The console: pages for people, rendered here. A page reads and changes nothing by itself: it sends the requests that
 //! any client would send to the API of this server, in the same process and with the token of the signed-in person. So
-//! permissions, limits, preconditions and the audit log are those of the API.
+//! permissions, limits, preconditions and the audit log are those of the API. Objects that the API has only in whole
+//! lists are read from the store, for members, who may list them (`lookup`).
 //!
 //! Rules of all pages: no inline script or style, nothing from another host, no credential in the text; a form works
 //! without JavaScript and carries the token of its session (`session`); a page that may be shown to nobody else is not
@@ -27,6 +28,7 @@ mod home;
 mod invitations;
 mod keys;
 mod labels;
+mod lookup;
 mod operators;
 mod page;
 mod pages;

@@ -4,7 +4,7 @@
 mod accounts;
 mod api_keys;
 mod catalogue;
-mod clusters;
+pub(super) mod clusters;
 mod collection;
 pub(super) mod decisions;
 mod documents;
@@ -23,7 +23,7 @@ mod operators;
 pub(super) mod organizations;
 mod prelude;
 mod references;
-mod representation;
+pub(super) mod representation;
 mod roles;
 mod route;
 mod rules;

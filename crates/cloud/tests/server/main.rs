@@ -14,6 +14,7 @@ mod browser;
 mod catalogue;
 mod console;
 mod console_organizations;
+mod console_pages;
 mod console_people;
 mod console_sessions;
 mod cursors;
