@@ -1,5 +1,5 @@
-//! The summaries of the report of a cluster that tables show, in the command line and in the console, and what a cluster
-//! has made of changes. A report is null if the cluster has not reported.
+//! The summaries of the report of a cluster that tables show, in the command line and in the console, and what a
+//! cluster has made of changes. A report is null if the cluster has not reported.
 
 mod progress;
 

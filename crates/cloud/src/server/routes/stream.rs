@@ -1,5 +1,5 @@
-//! The change streams: the kinds that changed for one cluster, or in an organization. They contain nothing else, so they
-//! contain no secrets, and a late event is still correct.
+//! The change streams: the kinds that changed for one cluster, or in an organization. They contain nothing else, so
+//! they contain no secrets, and a late event is still correct.
 //!
 //! After a reconnect, a client sends its last event id in `Last-Event-ID` and misses nothing. A cursor of another
 //! database, for example of a restored backup, or one that is too old, is answered with `reset`: the client lists

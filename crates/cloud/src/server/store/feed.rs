@@ -221,8 +221,8 @@ impl Feed {
         wake.or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
-    /// The kinds of which something that concerns `cluster`, or anything in the organization if it is nil, changed after
-    /// `sequence`, each with the number of its last change; `None` if not all changes after `sequence` are known.
+    /// The kinds of which something that concerns `cluster`, or anything in the organization if it is nil, changed
+    /// after `sequence`, each with the number of its last change; `None` if not all changes after `sequence` are known.
     pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<(Kind, i64)>> {
         if sequence < self.known_after {
             return None;
