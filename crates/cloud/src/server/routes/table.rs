@@ -34,8 +34,8 @@ use crate::server::openapi::bodies::tokens::{
     ServiceAccountToken, TokenInfo, TokenSpec,
 };
 use crate::server::openapi::bodies::{
-    AccountSpec, AuditRow, Authenticated, Deletion, Lock, MemberSpec, Membership, Operator, OrganizationUsage, RoleChange,
-    RuleOfRole, ScriptTemplate, UpgradeReport, user_body,
+    AccountSpec, AuditRow, Authenticated, Deletion, Lock, MemberSpec, Membership, Operator, OrganizationUsage,
+    RoleChange, RuleOfRole, ScriptTemplate, UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;
