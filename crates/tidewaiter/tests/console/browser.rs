@@ -1,6 +1,7 @@
 //! Chromium, as a person uses it: by the names of buttons and fields, and by what a page says.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
 use fantoccini::{Client, ClientBuilder, Locator};
+use futures::FutureExt as _;
 use http::Method;
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
@@ -65,9 +67,15 @@ impl Browser {
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
+            // Nothing is loaded from elsewhere.
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
         ];
         let options = json!({"binary": folder.join("chromium"), "args": arguments});
-        let capabilities = Capabilities::from_iter([("goog:chromeOptions".to_owned(), options)]);
+        let capabilities = Capabilities::from_iter([
+            ("goog:chromeOptions".to_owned(), options),
+            // The warning of a local authority is clicked away.
+            ("acceptInsecureCerts".to_owned(), json!(true)),
+        ]);
         let url = format!("http://127.0.0.1:{port}");
         let client = eventually("chromedriver to begin a session", SOON, async || {
             let mut builder = ClientBuilder::new(HttpConnector::new());
@@ -79,6 +87,16 @@ impl Browser {
             client,
             base: base.to_owned(),
             _driver: driver,
+        }
+    }
+
+    /// Runs `journey` in a browser of its own, which ends with it.
+    pub async fn browse(scratch: &Scratch, base: &str, journey: impl AsyncFnOnce(&Self)) {
+        let browser = Self::start(scratch, base).await;
+        let ended = AssertUnwindSafe(journey(&browser)).catch_unwind().await;
+        browser.close().await;
+        if let Err(panic) = ended {
+            resume_unwind(panic);
         }
     }
 
@@ -122,8 +140,13 @@ impl Browser {
 
     /// Types into the first field with this name.
     pub async fn fill(&self, name: &str, text: &str) {
-        let selector = format!("main [name=\"{name}\"]:not([type=hidden])");
-        let field = self.client.find(Locator::Css(&selector)).await.unwrap();
+        self.fill_at(&format!("main [name=\"{name}\"]:not([type=hidden])"), text)
+            .await;
+    }
+
+    /// Types into the field of this selector.
+    pub async fn fill_at(&self, selector: &str, text: &str) {
+        let field = self.client.find(Locator::Css(selector)).await.unwrap();
         field.clear().await.unwrap();
         field.send_keys(text).await.unwrap();
     }

@@ -14,9 +14,6 @@ mod clusters;
 #[path = "../cloud_server/world.rs"]
 mod world;
 
-use std::panic::{AssertUnwindSafe, resume_unwind};
-
-use futures::FutureExt as _;
 use serde_json::json;
 
 use crate::browser::Browser;
@@ -49,12 +46,7 @@ impl Scene {
 
     /// Runs `journey` in a browser of its own, which ends with it.
     async fn browse(&self, journey: impl AsyncFnOnce(&Browser)) {
-        let browser = Browser::start(&self.place.scratch, &self.server.base).await;
-        let ended = AssertUnwindSafe(journey(&browser)).catch_unwind().await;
-        browser.close().await;
-        if let Err(panic) = ended {
-            resume_unwind(panic);
-        }
+        Browser::browse(&self.place.scratch, &self.server.base, journey).await;
     }
 }
 
