@@ -52,7 +52,7 @@ model! {
     number_or(0, 0, u32::MAX) refused_objects: u32 as Option<u32>,
     /// The first of them.
     or_default refused: Vec<RefusedReport>,
-    /// Why the last list could not be used or applied.
+    /// Why the last list could not be used or applied, or why a release of what is held failed.
     or_default error: Description,
 }
 
