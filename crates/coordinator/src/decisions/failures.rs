@@ -1,5 +1,5 @@
-//! The decisions of the cloud that failed, for the report of the cluster: there is no other way to tell the cloud, which
-//! gave them up.
+//! The decisions of the cloud that failed, for the report of the cluster: the cloud has given them up, and learns of it
+//! nowhere else.
 
 use std::sync::Arc;
 
@@ -50,4 +50,31 @@ pub(super) fn is_held(kind: &KindReport, release: &ReleaseSpec) -> bool {
 fn is_waiting(plugin: &PluginReport, approval: &ApprovalSpec) -> bool {
     let waiting = plugin.waiting.as_ref().map(|waiting| &waiting.digest);
     plugin.id == approval.plugin && waiting == Some(&approval.digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tidewaiter_cloud::models::{Unknown, parse};
+
+    use super::*;
+
+    const ID: &str = "cccccccc-0000-4000-8000-000000000002";
+
+    #[test]
+    fn a_failed_approval_is_shown_at_its_plugin_while_that_awaits_it() {
+        let report = |digest: &str| {
+            let report = json!({"plugins": [{"id": ID, "waiting": {"digest": digest}}]});
+            parse::<ClusterReport>(report.to_string().as_bytes(), Unknown::Refuse).unwrap()
+        };
+        let decision = json!({"id": ID, "release": null, "approval": {"plugin": ID, "digest": "abc"}});
+        let decision = parse::<ClusterDecision>(decision.to_string().as_bytes(), Unknown::Refuse).unwrap();
+        let failures = Failures::default();
+        failures.add(decision, "no".to_owned());
+        for (digest, message) in [("abc", "no"), ("def", ""), ("abc", "")] {
+            let mut report = report(digest);
+            failures.show(&mut report);
+            assert_eq!(report.plugins[0].message.as_str(), message);
+        }
+    }
 }
