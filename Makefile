@@ -8,7 +8,7 @@ VERSION = $(shell sed -n '/^\[workspace.package\]$$/,/^$$/s/^version = "\(.*\)"$
 # Warnings are errors here, not in the source.
 STRICT := -D warnings
 
-.PHONY: help demo demo-assets demo-binaries test thorough bench fmt lint docs rustdoc compile unit nodes assets node-assets deny image release
+.PHONY: help demo demo-assets demo-binaries test thorough bench fmt lint docs rustdoc compile unit nodes assets node-assets deny image release release-binaries
 
 help: ## What can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -18,7 +18,9 @@ NODE_ASSETS := hack/image/tools && hack/node-assets/build >/dev/null
 
 # The assets are built beside what cargo compiles: each uses the core that the other one leaves idle.
 demo: ## See it work, on a real API server and a stand-in for AWS (KEEP=1 leaves it running, AUDIT=file lists the writes; NODES=2: on real nodes, NODES=3: upgrades them)
+	@echo "demo 1 of 2: compiles Tidewaiter, and once etcd and Kubernetes; the first time up to half an hour on two cores, later seconds"
 	$(MAKE) --jobs 2 --no-print-directory demo-assets demo-binaries
+	@echo "demo 2 of 2: tells the story: $(if $(NODES),some minutes on real nodes,about a minute)"
 	target/debug/examples/demo $(if $(NODES),--nodes $(NODES)) $(if $(KEEP),--keep) $(if $(AUDIT),--audit $(AUDIT))
 
 demo-assets:
@@ -70,7 +72,7 @@ nodes: assets ## The tests on real nodes alone (root, cgroups of version 1; buil
 	cargo test --workspace --no-run
 	hack/node-tests
 
-assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, pebble, Prometheus, PostgreSQL, Schemathesis, Chromium, axe-core, oidc-provider and the YAML reader of kubectl, put once into the cache
+assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, pebble, Prometheus, PostgreSQL, Schemathesis, Chromium, axe-core, zsh, fish, oidc-provider and the YAML reader of kubectl, put once into the cache
 	hack/kube-assets/build
 	hack/helm/build
 	hack/moto
@@ -80,6 +82,7 @@ assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, pebb
 	hack/postgresql
 	hack/schemathesis
 	hack/chromium
+	hack/shells
 	hack/axe/build
 	hack/oidc-provider/build
 	hack/yaml-oracle/build
@@ -100,7 +103,14 @@ image: ## The image with its digest, SBOM and licences, in dist/ (BINARY=file pa
 	$(if $(BINARY),,cargo build --locked --release --package tidewaiter)
 	image=$$(hack/image/build $(BINARY)) && hack/image/bill "$$image"
 
-release: ## All files of a release, in dist/ (BINARY=file packs that binary; MINISIGN_KEY=file signs the checksums)
+release: ## All files of a release, for x86-64 and aarch64, in dist/ (BINARY="files" packs these; MINISIGN_KEY=file signs the checksums)
 	rm -rf dist
-	$(if $(BINARY),,cargo build --locked --release --package tidewaiter)
-	hack/release $(or $(BINARY),target/release/tidewaiter) dist
+	$(if $(BINARY),,$(MAKE) --no-print-directory release-binaries)
+	hack/release $(or $(BINARY),target/release/tidewaiter target/aarch64-unknown-linux-gnu/release/tidewaiter) dist
+
+# The unit tests of the one for aarch64 run in qemu.
+release-binaries:
+	hack/aarch64/tools
+	cargo build --locked --release --package tidewaiter
+	hack/aarch64/cargo build --locked --release --package tidewaiter
+	hack/aarch64/cargo test --locked --workspace --exclude tidewaiter-testkit --exclude xtask --lib --bins

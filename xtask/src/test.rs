@@ -21,9 +21,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 /// The targets that take longest, which start first, the longest before the others: at the end, all places are taken.
-const LONGEST: [&str; 27] = [
+const LONGEST: [&str; 28] = [
     "server",
     "plugins",
+    "console",
     "controller",
     "histories",
     "coordinator",

@@ -125,6 +125,10 @@ kind::kinds! {
         Password: Facts::internal("passwords", "a password", 20_000, &[Self::User]),
         /// The account of a user at a provider of OpenID Connect: its issuer and subject.
         Identity: Facts::internal("identities", "an identity", 50_000, &[Self::User]),
+        /// A security key of a user: its public key, which a login with the password needs too.
+        SecurityKey: Facts::internal("security-keys", "a security key", 200_000, &[Self::User]),
+        /// The digests of a user's recovery codes; its id is that of the user.
+        RecoveryCodes: Facts::internal("recovery-codes", "the recovery codes", 20_000, &[Self::User]),
         /// A user who administers all organizations.
         Operator: Facts::internal("operators", "an operator", 20_000, &[Self::User]),
         /// A token of a user, a service account, or a cluster (issued for one of its keys). Its text is not stored.

@@ -191,7 +191,7 @@ impl<K> Cache<K> {
         self.objects.len()
     }
 
-    /// True if there is none.
+    /// True if the cache has no object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -232,6 +232,20 @@ pub fn chromium() -> PathBuf {
     folder
 }
 
+/// The folder with `zsh` and `fish`, from the cache that `hack/shells` fills.
+///
+/// # Panics
+/// When they are not there, naming the folder and the remedy.
+#[must_use]
+pub fn shells() -> PathBuf {
+    let folder = cache_folder().join("shells");
+    for name in ["zsh", "fish"] {
+        let path = folder.join(name);
+        assert!(path.is_file(), "{} is missing: run hack/shells", path.display());
+    }
+    folder
+}
+
 /// The script of axe-core, from the cache that `hack/axe/build` fills.
 ///
 /// # Panics

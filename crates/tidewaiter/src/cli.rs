@@ -5,6 +5,7 @@ mod cloud;
 mod cloud_server;
 mod cluster;
 mod complete;
+pub(crate) mod completions;
 #[cfg(test)]
 mod documented;
 mod empty;
@@ -18,6 +19,7 @@ mod plugin;
 pub(crate) mod reference;
 mod release;
 mod sign;
+mod tokens;
 mod upgrade;
 mod validate;
 mod version;
@@ -33,9 +35,8 @@ use tidewaiter_api::Role;
 use tidewaiter_kit::settings::environment;
 
 pub(crate) use actions::{
-    ActionCommand, ActionUser, ApiKeysCommand, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs, ScopeFlags,
-    ScriptTemplateArgs, ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, TokenOwner, TokensCommand, UpgradeArgs,
-    VersionArgs,
+    ActionCommand, ActionUser, CatalogueCommand, ListArgs, OffboardArgs, PolicyArgs, ScriptTemplateArgs,
+    ScriptTemplatesCommand, SetPasswordArgs, SetScriptArgs, UpgradeArgs, VersionArgs,
 };
 pub(crate) use cloud::{
     AccountPlace, ApplyArgs, AttachArgs, AuditArgs, ClientCommand, CloudCommand, ClusterPlace, Confirmation,
@@ -63,6 +64,7 @@ pub(crate) use plugin::{
 };
 pub(crate) use release::ReleaseArgs;
 pub(crate) use sign::{SignArgs, SignScriptArgs};
+pub(crate) use tokens::{ApiKeysCommand, ScopeFlags, TokenOwner, TokensCommand};
 pub(crate) use upgrade::{UpgradeCommand, UpgradePlanArgs, UpgradeWatchArgs};
 pub(crate) use validate::ValidateArgs;
 pub(crate) use version::ShowVersionArgs;

@@ -25,7 +25,6 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap_complete::Shell;
 use tidewaiter_api::Role;
 use tidewaiter_kit::Chain;
 use tidewaiter_kit::role::RoleError;
@@ -84,7 +83,10 @@ fn main() -> ExitCode {
         Command::Credential(args) => cloud::credential(&args),
         Command::Version(args) => version::main(&args),
         Command::Crds { role } => print_crds(role).map_err(Failure::Running),
-        Command::Completions { shell } => print_completions(shell).map_err(Failure::Running),
+        Command::Completions { shell } => {
+            let script = cli::completions::script(shell);
+            printed(io::stdout().write_all(script.as_bytes())).map_err(Failure::Running)
+        }
         Command::Complete { words } => cloud::complete(&words).map_err(Failure::Running),
         Command::Manual { folder: Some(folder) } => clap_mangen::generate_to(Cli::complete_command(), folder)
             .context("writing the manual pages")
@@ -120,16 +122,6 @@ fn printed(written: io::Result<()>) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("writing to standard output"),
     }
-}
-
-/// Prints the script of the shell. That of bash completes also what only files and servers know.
-fn print_completions(shell: Shell) -> Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::complete_command(), "tidewaiter", &mut script);
-    if shell == Shell::Bash {
-        script.extend_from_slice(include_bytes!("cli/completion.bash"));
-    }
-    printed(io::stdout().write_all(&script))
 }
 
 fn print_crds(role: Option<CrdRole>) -> Result<()> {

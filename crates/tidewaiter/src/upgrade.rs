@@ -86,7 +86,7 @@ async fn plan(args: &UpgradePlanArgs) -> Result<()> {
         nodes: outlook.nodes.iter().map(line).collect(),
         left_out: outlook.left_out.iter().map(line).collect(),
     };
-    print(args.output, &plan, || tables(&plan))
+    print(&args.output, &plan, || tables(&plan))
 }
 
 /// The summary of the decisions, and the ending in the coordinator's report.

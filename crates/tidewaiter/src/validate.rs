@@ -63,7 +63,7 @@ async fn validate(args: &ValidateArgs) -> Result<ExitCode> {
     let Ended { verdict, interrupt } = ended?;
     if let Some(verdict) = &verdict {
         output::print_trust(verdict);
-        output::print(args.output, verdict)?;
+        output::print(&args.output, verdict)?;
     }
     match (interrupt, verdict) {
         (Some(interrupt), _) => Ok(ExitCode::from(interrupt.code())),

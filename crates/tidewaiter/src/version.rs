@@ -73,7 +73,7 @@ pub(crate) fn main(args: &ShowVersionArgs) -> Result<(), Failure> {
                 Err(error) => Part::unknown(&error),
             });
         }
-        print(args.output, &versions, || vec![table(&versions)])
+        print(&args.output, &versions, || vec![table(&versions)])
     })
     .map_err(Failure::Running)
 }

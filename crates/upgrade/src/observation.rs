@@ -39,7 +39,7 @@ pub struct Observation<'a> {
 /// The health of the cluster besides its Nodes. What the cluster does not have is not required.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// The `ClusterHealth` that is not Healthy, in words; None if there is none.
+    /// The `ClusterHealth` that is not Healthy, in words; None if all are.
     pub unhealthy: Option<String>,
     /// True if the API server says that etcd does not answer it.
     pub etcd_failed: bool,
@@ -209,7 +209,7 @@ pub struct Node {
     pub name: NodeName,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// The version of its kubelet; None if there is none, or none that can be read.
+    /// The version of its kubelet; None if it is missing or cannot be read.
     pub kubelet: Option<Version>,
     /// The versions of the parts of the control plane that run on it as pods.
     pub components: Vec<Version>,

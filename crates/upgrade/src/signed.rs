@@ -228,7 +228,8 @@ pub fn statements(text: &str) -> Result<Vec<Statement>, Untrusted> {
 /// Returns the script if one of its signatures counts on this host.
 ///
 /// # Errors
-/// The check that refused the last signature for this node that a trusted key made; if there is none, another one.
+/// The check that refused the last signature for this node that a trusted key made; without such a signature, the check
+/// that refused another one.
 pub fn open<'a>(text: &'a str, expected: &Expected<'_>) -> Result<VerifiedScript<'a>, Untrusted> {
     let (body, blocks) = split(text);
     let this = format!("node {}", expected.node);

@@ -146,7 +146,7 @@ impl UpgradeMetrics {
         Ok(Self {
             is_refused: metrics.gauge(
                 "tidewaiter_agent_upgrade_script_refused",
-                "1 while it is the turn of this node to be upgraded and no script runs: the agent or the host refuses it, there is none, it was interrupted, or the host does not answer; else 0.",
+                "1 while it is the turn of this node to be upgraded and no script runs: the agent or the host refuses it, the upgrade has no script, it was interrupted, or the host does not answer; else 0.",
             )?,
             permits_unsigned: metrics.gauge(
                 "tidewaiter_agent_unsigned_scripts_permitted",

@@ -1,5 +1,6 @@
-//! The report of a cluster on itself: how far it follows the cloud, what it holds and refuses, its plugins, and what
-//! its agents report. Every text in it was written in the cluster, so it is readable text of a limited length.
+//! The report of a cluster on itself: its progress behind the cloud, the changes that it holds, the objects that it
+//! refuses, its plugins, and a summary of its agents. Every text in it was written in the cluster, so it is readable
+//! text of a limited length.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,23 +17,23 @@ model! {
     /// The report of a cluster. A field that is absent is empty, or not known.
     #[derive(Default)]
     ClusterReport, "the report of a cluster" =>
-    /// Whether the cluster is as the cloud lists it, for every kind.
+    /// True if the cluster is as the cloud lists it, for every kind.
     or_default synced: bool,
-    /// Why it is not.
+    /// The reason why it is not.
     or_default message: Description,
-    /// What the cluster mirrors, by the kind of its resources.
+    /// The mirrored kinds, by the kind of the resources in the cluster.
     or_default kinds: Vec<KindReport>,
     or_default plugins: Vec<PluginReport>,
     /// `null` if the reports of the agents cannot be read.
     nullable agents: Option<AgentsReport>,
-    /// Whether something was left out because the report would be too large.
+    /// True if parts were left out because the report would be too large.
     or_default truncated: bool,
-    /// Whether the cluster accepts releases and approvals from the cloud.
+    /// True if the cluster accepts releases and approvals from the cloud.
     or_default accepts_releases: bool,
 }
 
 model! {
-    /// How far a cluster follows the cloud, for one kind.
+    /// The progress of a cluster behind the cloud, for one kind.
     KindReport, "the report of a kind" =>
     /// The kind of the resources in the cluster: `User`.
     required kind: Slug,
@@ -43,30 +44,30 @@ model! {
     optional change: Option<ChangeNumber>,
     /// The revision of the list.
     or_default revision: Description,
-    /// When the cloud last answered.
+    /// The time of the last successful response of the cloud.
     nullable last_success: Option<Timestamp>,
     /// The number of objects of the kind in the cluster.
     number_or(0, 0, u32::MAX) objects: u32 as Option<u32>,
     nullable held: Option<HeldReport>,
     /// The number of objects that were refused.
     number_or(0, 0, u32::MAX) refused_objects: u32 as Option<u32>,
-    /// The first of them.
+    /// The first refused objects.
     or_default refused: Vec<RefusedReport>,
-    /// Why the last list could not be used or applied, or why a release of what is held failed.
+    /// The reason why the last list could not be used or applied, or why a release of what is held failed.
     or_default error: Description,
 }
 
 model! {
     /// The changes that a cluster holds until they are confirmed or released.
     HeldReport, "what is held" =>
-    /// What a release names.
+    /// The revision that a release names.
     required revision: Slug,
     nullable since: Option<Timestamp>,
     /// The number of objects that would be deleted.
     number_or(0, 0, u32::MAX) deletions: u32 as Option<u32>,
     /// The number of objects that would be added, or that would give another permission.
     number_or(0, 0, u32::MAX) additions: u32 as Option<u32>,
-    /// The first of them.
+    /// The first of their names.
     or_default names: Vec<Description>,
     or_default reason: Description,
 }
@@ -89,7 +90,7 @@ model! {
     or_default version: Description,
     /// The version that was applied last.
     or_default applied_version: Description,
-    /// Whether the version is applied and healthy.
+    /// True if the version is applied and healthy.
     or_default ready: bool,
     /// The reason for it, in one word.
     or_default state: Description,
@@ -102,15 +103,15 @@ model! {
     /// A version of a plugin that awaits approval.
     WaitingVersion, "a version that awaits approval" =>
     or_default version: Description,
-    /// What an approval names: the digest of the manifests and of what they would change.
+    /// The digest that an approval names: of the manifests and of the changes that they would make.
     or_default digest: Description,
     number_or(0, 0, u32::MAX) creates: u32 as Option<u32>,
     number_or(0, 0, u32::MAX) changes: u32 as Option<u32>,
     number_or(0, 0, u32::MAX) deletes: u32 as Option<u32>,
     number_or(0, 0, u32::MAX) jobs: u32 as Option<u32>,
-    /// The first lines of what would change, without the values of Secrets.
+    /// The first lines of the changes, without the values of Secrets.
     or_default diff: Vec<Description>,
-    /// Whether lines were left out.
+    /// True if lines were left out.
     or_default diff_truncated: bool,
 }
 
@@ -120,13 +121,13 @@ model! {
     AgentsReport, "the report of the agents" =>
     /// The number of Nodes.
     number_or(0, 0, u32::MAX) nodes: u32 as Option<u32>,
-    /// The number of them with a report.
+    /// The number of Nodes with a report.
     number_or(0, 0, u32::MAX) reporting: u32 as Option<u32>,
-    /// The number of them whose `authorized_keys` is not as the users say.
+    /// The number of Nodes whose `authorized_keys` differs from the users.
     number_or(0, 0, u32::MAX) not_applied: u32 as Option<u32>,
-    /// The number of them whose keys expire, because the mirror has not confirmed them.
+    /// The number of Nodes whose keys expire, because the mirror has not confirmed them.
     number_or(0, 0, u32::MAX) stale: u32 as Option<u32>,
-    /// The number of them on which lines of others let somebody log in.
+    /// The number of Nodes on which lines of others let somebody log in.
     number_or(0, 0, u32::MAX) foreign_lines: u32 as Option<u32>,
 }
 
@@ -134,7 +135,7 @@ model! {
     /// The last report of a cluster.
     ReportedCluster, "the last report of a cluster" =>
     required cluster_id: ClusterId,
-    /// When the cluster reported last, at least every five minutes while it can.
+    /// The time of the last report. A cluster reports at least every five minutes while it can.
     required reported_at: Timestamp,
     flatten report: ClusterReport,
 }

@@ -15,6 +15,10 @@ model! {
     /// owner who has linked one sets it. If absent, it stays as it is.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     or_default passwords_disabled: bool,
+    /// Users whose home is this organization sign in with a security key or a recovery code beside their password, in
+    /// the console; a user without a key registers one there first. If absent, it stays as it is.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    or_default second_factor_required: bool,
 }
 
 model! {

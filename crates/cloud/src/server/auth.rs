@@ -4,3 +4,4 @@ pub(super) mod authenticator;
 pub(super) mod guesses;
 pub(super) mod loopback;
 pub(super) mod passwords;
+pub(super) mod webauthn;

@@ -1,6 +1,7 @@
 //! The console: pages for people, rendered here. A page reads and changes nothing by itself: it sends the requests that
 //! any client would send to the API of this server, in the same process and with the token of the signed-in person. So
-//! permissions, limits, preconditions and the audit log are those of the API.
+//! permissions, limits, preconditions and the audit log are those of the API. Objects that the API has only in whole
+//! lists are read from the store, for members, who may list them (`lookup`).
 //!
 //! Rules of all pages: no inline script or style, nothing from another host, no credential in the text; a form works
 //! without JavaScript and carries the token of its session (`session`); a page that may be shown to nobody else is not
@@ -26,6 +27,7 @@ mod home;
 mod invitations;
 mod keys;
 mod labels;
+mod lookup;
 mod operators;
 mod page;
 mod pages;
@@ -37,6 +39,7 @@ mod registries;
 mod report;
 mod roles;
 mod rule;
+mod second_factor;
 mod session;
 mod sign_in;
 mod teams;
@@ -81,6 +84,7 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
     Router::new()
         .route("/", get(home::show))
         .route("/sign-in", get(sign_in::show).post(sign_in::with_password))
+        .route("/sign-in/second-factor", post(second_factor::sign_in))
         .route("/sign-in/cli", get(command_line::show).post(command_line::decide))
         .route("/device", get(device::show).post(device::decide))
         .route(invitations::PAGE, get(invitations::show).post(invitations::accept))
@@ -119,6 +123,10 @@ fn account_pages() -> Router<Console> {
         .route("/account/password", post(account::change_password))
         .route("/account/keys", post(account::add_key))
         .route("/account/keys/{id}/delete", post(account::delete_key))
+        .route("/account/security-keys", post(second_factor::register))
+        .route("/account/security-keys/new", post(second_factor::begin))
+        .route("/account/security-keys/{id}/remove", post(second_factor::remove))
+        .route("/account/recovery-codes", post(second_factor::renew_codes))
         .route("/account/tokens", post(account::create_token))
         .route("/account/tokens/{id}/revoke", post(account::revoke_token))
 }
@@ -150,6 +158,7 @@ fn access_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
         ("/people/{id}/role", post(people::set_role)),
         ("/people/{id}/end", post(people::set_end)),
         ("/people/{id}/logins", post(people::end_logins)),
+        ("/people/{id}/second-factor", post(people::reset_second_factor)),
         ("/people/{id}/remove", post(people::remove)),
         ("/people/{id}/keys/{key}/delete", post(people::delete_key)),
         ("/teams", post(teams::create)),

@@ -16,6 +16,7 @@ use super::init::{text_object, write_alone};
 use super::keys::hash::Password;
 use super::principal::OrgRole;
 use super::refusal::Refusal;
+use super::routes::second_factor::remove_second_factor;
 use super::routes::users::{END, join_existing, replace_password, rewrite};
 use super::store::{References, Row, Source, Store, Transaction, membership_id};
 use crate::models::Kind;
@@ -44,7 +45,7 @@ pub struct RecoverSummary {
 }
 
 /// Makes a person an operator in the database at `url`, with a new password. The older logins and tokens of the
-/// person end.
+/// person end, and the security keys and recovery codes are removed.
 ///
 /// # Errors
 /// If the database does not exist or cannot be written, a server uses its file, or the organization is not clear.
@@ -92,6 +93,7 @@ async fn recovered(
         transaction.insert(operator, &References::default()).await?;
     }
     replace_password(transaction, &user, hash, None, true).await?;
+    remove_second_factor(transaction, &user.id).await?;
     transaction.record_recovery(&user).await?;
     Ok(RecoverSummary {
         user: uuid(&user.id),

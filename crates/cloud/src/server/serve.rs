@@ -19,6 +19,7 @@ use url::Url;
 use super::acme::{Acme, AcmeSettings, challenges};
 use super::auth::authenticator::Authenticator;
 use super::auth::guesses::Guesses;
+use super::auth::webauthn::relying_party;
 use super::http::limits::Limits;
 use super::http::list_cache::ListCache;
 use super::http::metrics::Requests;
@@ -146,6 +147,7 @@ pub async fn start(parts: ServerParts, tasks: &mut Tasks, kit: &Kit) -> Result<S
         guesses: Guesses::default(),
         user_codes: Guesses::default(),
         oidc,
+        webauthn: relying_party(&parts.issuer),
         clock: kit.clock.clone(),
         shutdown: shutdown.clone(),
         lists: ListCache::new(requests.lists.clone()),

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tidewaiter_kit::SharedClock;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+use webauthn_rs::Webauthn;
 use zeroize::Zeroizing;
 
 use super::Error;
@@ -49,6 +50,8 @@ pub struct ServerState {
     pub(super) user_codes: Guesses,
     /// The providers at which people sign in.
     pub(super) oidc: Oidc,
+    /// Verifies security keys; `None` if the public URL has no host name.
+    pub(super) webauthn: Option<Webauthn>,
     pub(super) requests: Requests,
     pub(super) clock: SharedClock,
     /// Cancelled when the process shuts down: then streams end.

@@ -132,7 +132,7 @@ fn people() -> Vec<Kind> {
         ),
         kind::<OrganizationSpec>(
             "organization spec",
-            json!({"name": "Example", "passwords_disabled": true}),
+            json!({"name": "Example", "passwords_disabled": true, "second_factor_required": true}),
         ),
         kind::<Organization>(
             "organization",

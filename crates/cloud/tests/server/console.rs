@@ -5,7 +5,7 @@ use serde_json::json;
 use tidewaiter_testkit::eventually;
 use tokio::net::TcpStream;
 
-use crate::browser::{Browser, COOKIE};
+use crate::browser::{Browser, COOKIE, NOWHERE, hidden};
 use crate::fire::connect;
 use crate::fixture::Fixture;
 use crate::stream::SOON;
@@ -25,36 +25,10 @@ on_both!(
     a_person_decides_about_what_a_cluster_reports,
 );
 
-/// A page of nobody, which has the forms of its head all the same.
-const NOWHERE: &str = "/organizations/00000000-0000-4000-8000-000000000000/clusters";
-
-impl Browser<'_> {
-    /// Sends a form of this session.
-    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let csrf = hidden(&self.get(NOWHERE).await.body, "csrf");
-        self.send(&self.world.base, path, &[fields, &[("csrf", csrf.as_str())]].concat())
-            .await
-    }
-
-    /// Sends the second step of a change, as `page` shows it.
-    async fn confirm(&self, path: &str, page: &Answer, fields: &[(&str, &str)]) -> Answer {
-        let etag = hidden(&page.body, "etag");
-        let second = [("confirmed", "yes"), ("etag", etag.as_str())];
-        self.post(path, &[fields, &second].concat()).await
-    }
-}
-
 /// A form as a browser sends it.
 fn encoded(fields: &[(&str, &str)]) -> String {
     let mut form = url::form_urlencoded::Serializer::new(String::new());
     form.extend_pairs(fields).finish()
-}
-
-/// The value of the first hidden field with this name; empty if there is none.
-fn hidden(body: &str, name: &str) -> String {
-    let field = body.split(&format!("name=\"{name}\" value=\"")).nth(1);
-    let value = field.map_or("", |field| field.split('"').next().unwrap());
-    value.replace("&quot;", "\"").replace("&amp;", "&")
 }
 
 /// The pages of the fixture's cluster, for those who may see them.

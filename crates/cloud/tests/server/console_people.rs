@@ -1,13 +1,11 @@
 //! The pages of access, people, teams, registries, roles, catalogue, audit, account and operators: each change in its
 //! two steps, as the role that may make it and as one that may not.
 
-use reqwest::redirect::Policy;
-use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
-use url::form_urlencoded::Serializer;
 
+use crate::browser::Browser;
 use crate::fixture::{registry, role, ssh_key};
-use crate::world::{Answer, PASSWORD, World, on_both};
+use crate::world::{PASSWORD, World, on_both};
 
 on_both!(
     access_is_granted_ended_and_withdrawn,
@@ -26,71 +24,22 @@ on_both!(
 const SPACED: &str = " another good password";
 const EVIL: &str = "<script>alert(\"1\")</script>";
 
-/// The browser of a signed-in person.
-struct Browser<'a> {
-    world: &'a World,
-    http: Client,
-    cookie: String,
-    csrf: String,
-}
-
-impl<'a> Browser<'a> {
-    async fn of(world: &'a World, token: &str) -> Self {
-        let mut browser = Self {
-            world,
-            http: Client::builder().redirect(Policy::none()).build().unwrap(),
-            cookie: format!("__Host-session={token}"),
-            csrf: String::new(),
-        };
-        browser.csrf = hidden(&browser.page("/account").await, "csrf").unwrap();
-        browser
-    }
-
-    /// `~` is the organization.
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let path = path.replacen('~', &format!("/organizations/{}", self.world.organization), 1);
-        let request = self.http.request(method, format!("{}{path}", self.world.base));
-        request.header("cookie", &self.cookie)
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        self.world.send(self.request(Method::GET, path)).await
-    }
-
-    async fn page(&self, path: &str) -> String {
+impl Browser<'_> {
+    pub async fn page(&self, path: &str) -> String {
         self.get(path).await.is(200).body
     }
 
-    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let mut form = Serializer::new(String::new());
-        form.append_pair("csrf", &self.csrf).extend_pairs(fields);
-        let request = self.request(Method::POST, path).header("sec-fetch-site", "same-origin");
-        let request = request.header("content-type", "application/x-www-form-urlencoded");
-        self.world.send(request.body(form.finish())).await
-    }
-
-    /// The second step, with the version in the page of the first.
-    async fn confirm(&self, review: &Answer, path: &str, fields: &[(&str, &str)]) -> Answer {
-        let etag = hidden(&review.body, "etag").unwrap_or_default();
-        let steps = [("confirmed", "yes"), ("etag", &etag)];
-        self.post(path, &[fields, &steps].concat()).await
-    }
-
     /// Makes a change in its two steps. Returns the page of the first.
-    async fn change(&self, path: &str, fields: &[(&str, &str)]) -> String {
+    pub async fn change(&self, path: &str, fields: &[(&str, &str)]) -> String {
         let review = self.post(path, fields).await.is(200);
-        self.confirm(&review, path, fields).await.is(303);
+        self.confirm(path, &review, fields).await.is(303);
         review.body
     }
 
     /// A change that the API refuses with this status, although no page has its form.
     async fn is_refused(&self, status: u16, path: &str, fields: &[(&str, &str)]) {
-        let review = Answer {
-            status: reqwest::StatusCode::OK,
-            headers: reqwest::header::HeaderMap::new(),
-            body: String::new(),
-        };
-        let refused = self.confirm(&review, path, fields).await.is(status);
+        let confirmed = [fields, &[("confirmed", "yes")]].concat();
+        let refused = self.post(path, &confirmed).await.is(status);
         assert!(refused.body.contains("role=\"alert\""), "{refused:?}");
     }
 
@@ -101,27 +50,21 @@ impl<'a> Browser<'a> {
     }
 }
 
-/// The value of a hidden field.
-fn hidden(page: &str, name: &str) -> Option<String> {
-    let (_, value) = page.split_once(&format!("name=\"{name}\" value=\""))?;
-    Some(value.split_once('"')?.0.replace("&quot;", "\""))
-}
-
 #[track_caller]
-fn has(page: &str, parts: &[&str]) {
+pub fn has(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(page.contains(part), "{part}: {page}");
     }
 }
 
 #[track_caller]
-fn has_not(page: &str, parts: &[&str]) {
+pub fn has_not(page: &str, parts: &[&str]) {
     for part in parts {
         assert!(!page.contains(part), "{part}: {page}");
     }
 }
 
-async fn make(world: &World, token: &str, list: &str, body: Value) -> String {
+pub async fn make(world: &World, token: &str, list: &str, body: Value) -> String {
     world.post(token, list, body).await.is(201).field("id")
 }
 
@@ -131,7 +74,7 @@ async fn access_is_granted_ended_and_withdrawn(world: World) {
     let reader = make(&world, &owner, "~/roles", role("Reader")).await;
     let cluster = make(&world, &owner, "~/clusters", json!({"name": "prod"})).await;
     let other = make(&world, &owner, "~/clusters", json!({"name": "test"})).await;
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     has(
         &browser.page("~/access/grant").await,
         &["Reader", "prod", "all clusters"],
@@ -172,12 +115,17 @@ async fn access_is_granted_ended_and_withdrawn(world: World) {
         assert_eq!(page.contains(&format!("/access/{id}")), is_shown, "{filter}: {page}");
     }
     has(&browser.page(&here).await, &[id, "Withdraw"]);
-    let member = Browser::of(&world, &login).await;
+    let member = Browser::of(&world, &login);
     for path in ["~/access", &here] {
         member.only_reads(path).await;
     }
     member.is_refused(403, &format!("{here}/withdraw"), &[]).await;
     member.is_refused(403, "~/access/grant", &grant).await;
+    for form in ["~/access/grant", "~/people/new", "~/roles/new", "~/registries/new"] {
+        browser.get(form).await.is(200);
+        let refused = member.get(form).await.is(403);
+        assert!(refused.body.contains("only an admin"), "{refused:?}");
+    }
     has(
         &browser.change(&format!("{here}/end"), &[("expires_at", "")]).await,
         &["no end"],
@@ -199,7 +147,7 @@ async fn access_is_granted_ended_and_withdrawn(world: World) {
 
 async fn a_person_is_created_changed_and_removed(world: World) {
     let owner = world.owner().await;
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let person = [
         ("name", "Alice"),
         ("email", "alice@example.org"),
@@ -238,7 +186,7 @@ async fn a_person_is_created_changed_and_removed(world: World) {
         &browser.page(&here).await,
         &["Night", "Reader", "laptop", "SHA256:", "Remove the person"],
     );
-    let member = Browser::of(&world, &login).await;
+    let member = Browser::of(&world, &login);
     for path in ["~/people", &here] {
         member.only_reads(path).await;
     }
@@ -267,17 +215,17 @@ async fn a_person_is_created_changed_and_removed(world: World) {
     let review = browser.post(&format!("{here}/remove"), &[]).await.is(200);
     has(&review.body, &["Night", "leaves the organization"]);
     world.patch(&owner, &path, json!({"name": "Alice B"})).await.is(200);
-    let stale = browser.confirm(&review, &format!("{here}/remove"), &[]).await.is(412);
+    let stale = browser.confirm(&format!("{here}/remove"), &review, &[]).await.is(412);
     has(&stale.body, &["Alice B", "has changed"]);
-    browser.confirm(&stale, &format!("{here}/remove"), &[]).await.is(303);
+    browser.confirm(&format!("{here}/remove"), &stale, &[]).await.is(303);
     world.get(&owner, &path).await.is(404);
 }
 
 async fn a_team_is_created_changed_and_deleted(world: World) {
     let owner = world.owner().await;
     let (alice, login) = world.user(&owner, &world.organization, "Alice", "member").await;
-    let browser = Browser::of(&world, &owner).await;
-    let member = Browser::of(&world, &login).await;
+    let browser = Browser::of(&world, &owner);
+    let member = Browser::of(&world, &login);
     member.is_refused(403, "~/teams", &[("name", "Mine")]).await;
     browser
         .change("~/teams", &[("name", "Night"), ("description", "awake")])
@@ -293,9 +241,16 @@ async fn a_team_is_created_changed_and_deleted(world: World) {
     let add = [("person", "alice@example.org")];
     has(
         &browser.change(&format!("{here}/members"), &add).await,
-        &["Alice", "Reader"],
+        &["Alice", "Reader", "no end"],
     );
     assert_eq!(world.get(&owner, &path).await.json()["user_ids"], json!([alice]));
+    let until = [add[0], ("expires_at", "2099-01-31T18:00")];
+    let review = browser.change(&format!("{here}/members"), &until).await;
+    has(&review, &["2099-01-31T18:00:00Z"]);
+    has(&browser.page(&here).await, &["2099-01-31T18:00:00Z"]);
+    let made = world.get(&owner, &path).await.json();
+    assert_eq!(made["user_ids"], json!([alice]), "{made}");
+    assert_eq!(made["user_ends"], json!({&alice: "2099-01-31T18:00:00Z"}));
     has(&browser.page(&here).await, &["Alice", "Reader", "Delete the team"]);
     member.only_reads(&here).await;
     member.is_refused(403, &format!("{here}/delete"), &[]).await;
@@ -314,7 +269,7 @@ async fn a_team_is_created_changed_and_deleted(world: World) {
 async fn the_credentials_of_a_registry_are_only_written(world: World) {
     let owner = world.owner().await;
     let (_, login) = world.user(&owner, &world.organization, "Alice", "member").await;
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let settings = [
         ("serveraddress", "registry.example.org"),
         ("provider", "private"),
@@ -336,7 +291,7 @@ async fn the_credentials_of_a_registry_are_only_written(world: World) {
         has(&page, &["registry.example.org"]);
         has_not(&page, &["puller-1", "hunter2"]);
     }
-    let member = Browser::of(&world, &login).await;
+    let member = Browser::of(&world, &login);
     member.only_reads(&here).await;
     member.is_refused(403, &format!("{here}/delete"), &[]).await;
     let mut changed = settings;
@@ -362,7 +317,7 @@ async fn a_change_of_a_role_shows_who_gains_and_loses_what(world: World) {
     let owner = world.owner().await;
     let (alice, login) = world.user(&owner, &world.organization, "Alice", "member").await;
     let (bob, _) = world.user(&owner, &world.organization, "Bob", "member").await;
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let rule = |resources: &'static str| {
         [
             ("type", "kubernetes"),
@@ -404,7 +359,7 @@ async fn a_change_of_a_role_shows_who_gains_and_loses_what(world: World) {
         &browser.page(&here).await,
         &["get, list pods", "Night", "Delete the role"],
     );
-    let member = Browser::of(&world, &login).await;
+    let member = Browser::of(&world, &login);
     member.only_reads(&here).await;
     member.is_refused(403, &here, &with("nodes")).await;
     let review = browser.post(&here, &with("nodes")).await.is(200);
@@ -419,7 +374,7 @@ async fn a_change_of_a_role_shows_who_gains_and_loses_what(world: World) {
         .patch(&owner, &here, json!({"description": "changed meanwhile"}))
         .await
         .is(200);
-    browser.confirm(&review, &here, &with("nodes")).await.is(412);
+    browser.confirm(&here, &review, &with("nodes")).await.is(412);
     let review = browser.change(&here, &with("nodes")).await;
     has(&review, &["changed meanwhile"]);
     assert_eq!(
@@ -434,13 +389,13 @@ async fn the_catalogue_names_the_clusters_of_a_version(world: World) {
     world.catalogue(&owner).await;
     let (alice, login) = world.user(&owner, &world.organization, "Alice", "member").await;
     world.fill(&owner, &world.organization, &alice).await;
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let here = "~/catalogue/metrics/prometheus";
     has(&browser.page("~/catalogue").await, &["metrics", "prometheus", "1.0.0"]);
     has(&browser.page(here).await, &["1.0.0", "prod"]);
     let version = format!("{here}/1.0.0");
     has(&browser.page(&version).await, &["Manifests", "Namespace"]);
-    let member = Browser::of(&world, &login).await;
+    let member = Browser::of(&world, &login);
     has_not(&member.page(&version).await, &["Manifests"]);
     member.get("~/catalogue/metrics/none").await.is(404);
 }
@@ -451,7 +406,7 @@ async fn the_audit_log_is_filtered(world: World) {
     let (_, member) = world.user(&owner, &world.organization, "Max", "member").await;
     make(&world, &login, "~/roles", role("Reader")).await;
     make(&world, &owner, "~/roles", role("Writer")).await;
-    let browser = Browser::of(&world, &login).await;
+    let browser = Browser::of(&world, &login);
     let all = browser.page("~/audit").await;
     has(
         &all,
@@ -464,9 +419,9 @@ async fn the_audit_log_is_filtered(world: World) {
     has_not(&browser.page("~/audit?since=2099-01-01").await, &["Reader"]);
     let last = world.get(&owner, "~/audit").await.json()[0]["id"].to_string();
     has_not(&browser.page(&format!("~/audit?before={last}")).await, &["Writer</a>"]);
-    Browser::of(&world, &member).await.get("~/audit").await.is(403);
+    Browser::of(&world, &member).get("~/audit").await.is(403);
     has(
-        &Browser::of(&world, &owner).await.page("/operators/audit").await,
+        &Browser::of(&world, &owner).page("/operators/audit").await,
         &["Audit of the server"],
     );
     browser.get("/operators/audit").await.is(403);
@@ -475,7 +430,7 @@ async fn the_audit_log_is_filtered(world: World) {
 async fn an_account_is_changed_by_its_owner(world: World) {
     let owner = world.owner().await;
     let (_, login) = world.user(&owner, &world.organization, "Alice", "member").await;
-    let browser = Browser::of(&world, &login).await;
+    let browser = Browser::of(&world, &login);
     let profile = [("name", "Alice B"), ("email", "alice@example.org"), ("phone", "")];
     has(&browser.change("/account", &profile).await, &["Alice B"]);
     assert_eq!(world.get(&login, "/v3/account").await.field("name"), "Alice B");
@@ -536,8 +491,8 @@ async fn an_account_is_changed_by_its_owner(world: World) {
 async fn operators_manage_organizations_and_each_other(world: World) {
     let owner = world.owner().await;
     let (alice, login) = world.user(&owner, &world.organization, "Alice", "admin").await;
-    let browser = Browser::of(&world, &owner).await;
-    let admin = Browser::of(&world, &login).await;
+    let browser = Browser::of(&world, &owner);
+    let admin = Browser::of(&world, &login);
     admin.get("/operators").await.is(403);
     admin.is_refused(403, "/operators", &[("person", &alice)]).await;
     has(&browser.page("/operators").await, &["Acme", "olivia@example.org"]);
@@ -602,7 +557,7 @@ async fn no_text_becomes_markup_and_no_page_has_a_secret(world: World) {
         .await
         .is(201)
         .field("token");
-    let browser = Browser::of(&world, &owner).await;
+    let browser = Browser::of(&world, &owner);
     let query: String = url::form_urlencoded::byte_serialize(EVIL.as_bytes()).collect();
     let key = place.of("key");
     let secrets = ["hunter2", key, &token, &owner, &login, PASSWORD, "puller"];

@@ -160,6 +160,7 @@ impl World {
         place.set("organization", organization);
         place.set("user", user);
         place.set("identities", Uuid::nil());
+        place.set("security-keys", Uuid::nil());
         let base = format!("/v3/organizations/{organization}");
         let keys = format!("{base}/users/{user}/ssh_keys");
         let key = json!({"name": "laptop", "key": ssh_key()});

@@ -27,7 +27,8 @@ on_both!(
 
 const KIB: usize = 1024;
 
-async fn rows_read(world: &World) -> u64 {
+/// The number of rows that were read for lists and pages.
+pub async fn rows_read(world: &World) -> u64 {
     let metrics = world.get("", "/metrics").await.is(200).body;
     let lines = metrics.lines();
     let mut counts = lines.filter_map(|line| line.strip_prefix("tidewaiter_cloud_list_rows_read_total "));

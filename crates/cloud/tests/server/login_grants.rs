@@ -7,7 +7,7 @@ use tidewaiter_testkit::eventually;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use crate::browser::Browser;
+use crate::browser::{Browser, hidden};
 use crate::stream::SOON;
 use crate::world::{Answer, PASSWORD, World, on_both};
 
@@ -31,16 +31,11 @@ impl Browser<'_> {
     /// Sends the form of the page at `page`, with these fields besides its token.
     async fn submit(&self, page: &str, fields: &[(&str, &str)]) -> Answer {
         let shown = self.get(page).await.is(200);
-        let csrf = csrf(&shown);
+        let csrf = hidden(&shown.body, "csrf");
         let path = page.split('?').next().unwrap();
         let fields = [fields, &[("csrf", &*csrf)]].concat();
         self.send(&self.world.base, path, &fields).await
     }
-}
-
-fn csrf(page: &Answer) -> String {
-    let value = page.body.split("name=\"csrf\" value=\"").nth(1).unwrap();
-    value.split('"').next().unwrap().to_owned()
 }
 
 fn asked() -> [(&'static str, String); 4] {
@@ -145,8 +140,8 @@ async fn nobody_grants_for_another_person(world: World) {
     let olivia = world.owner().await;
     let (_, alice) = world.user(&olivia, &world.organization, "Alice", "member").await;
     let (browser, other) = (Browser::of(&world, &olivia), Browser::of(&world, &alice));
-    let own = csrf(&browser.get(&page("", "")).await.is(200));
-    let others = csrf(&other.get(&page("", "")).await.is(200));
+    let own = hidden(&browser.get(&page("", "")).await.is(200).body, "csrf");
+    let others = hidden(&other.get(&page("", "")).await.is(200).body, "csrf");
     let asked = asked();
     let mut fields: Vec<(&str, &str)> = asked.iter().map(|(name, value)| (*name, &**value)).collect();
     fields.push(("decision", "approve"));

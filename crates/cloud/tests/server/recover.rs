@@ -54,6 +54,14 @@ async fn the_last_operator_comes_back(mut world: World) {
          created_at, updated_at, '{}', status, secret FROM objects WHERE kind = 'users'",
     )
     .await;
+    // A lost key keeps nobody out.
+    execute(
+        &world,
+        "INSERT INTO objects (kind, id, organization_id, cluster_id, parent_id, owner_id, position, created_at, \
+         updated_at, spec, status, secret) SELECT 'security-keys', id, organization_id, cluster_id, id, id, position, \
+         created_at, updated_at, '{}', status, secret FROM objects WHERE kind = 'users'",
+    )
+    .await;
     let summary = recovered(&world, "Olivia@Example.org", None).await.unwrap();
     assert_eq!(summary.user.to_string(), world.owner);
     assert!(!summary.is_new && summary.is_owner, "{summary:?}");

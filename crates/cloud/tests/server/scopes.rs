@@ -28,7 +28,7 @@ on_both!(
 const OWN: [&str; 2] = ["GET /v3/account", "GET /v3/authenticate"];
 
 /// What no service account and no token with a scope may do, whatever the role. `~` is the organization.
-const ACCESS: [&str; 48] = [
+const ACCESS: [&str; 53] = [
     "PUT /v3/account",
     "PATCH /v3/account",
     "PUT /v3/account/password",
@@ -41,6 +41,10 @@ const ACCESS: [&str; 48] = [
     "POST /v3/account/login-grants",
     "PUT /v3/account/login-grants/device",
     "POST /v3/account/invitations",
+    "POST /v3/account/security-keys/challenge",
+    "POST /v3/account/security-keys",
+    "DELETE /v3/account/security-keys/{id}",
+    "POST /v3/account/recovery-codes",
     "POST /v3/organizations",
     "PUT ~/locked",
     "PUT /v3/operators/{user_id}",
@@ -52,6 +56,7 @@ const ACCESS: [&str; 48] = [
     "PUT ~/users/{user_id}/role",
     "PUT ~/users/{user_id}/password",
     "DELETE ~/users/{user_id}/tokens",
+    "DELETE ~/users/{user_id}/second-factor",
     "GET ~/invitations",
     "POST ~/invitations",
     "DELETE ~/invitations/{id}",

@@ -13,6 +13,7 @@ use tidewaiter_cloud::server::SignInSettings;
 use tidewaiter_kit::{Clock as _, SystemClock};
 use url::Url;
 
+use crate::browser::hidden;
 use crate::fake_provider::{CLIENT, Conduct, FakeProvider, Mood, SECRET, Signed};
 use crate::invitations::secret;
 use crate::world::{Answer, PASSWORD, World, on_both};
@@ -27,14 +28,14 @@ on_both!(
 );
 
 /// A browser without JavaScript.
-struct Browser<'a> {
+pub struct Browser<'a> {
     world: &'a World,
     http: Client,
-    cookies: BTreeMap<String, String>,
+    pub cookies: BTreeMap<String, String>,
 }
 
 impl<'a> Browser<'a> {
-    fn new(world: &'a World) -> Self {
+    pub fn new(world: &'a World) -> Self {
         let http = Client::builder().redirect(redirect::Policy::none()).build().unwrap();
         Self {
             world,
@@ -43,7 +44,7 @@ impl<'a> Browser<'a> {
         }
     }
 
-    async fn send(&mut self, method: Method, path: &str, form: &[(&str, &str)]) -> Answer {
+    pub async fn send(&mut self, method: Method, path: &str, form: &[(&str, &str)]) -> Answer {
         let cookies = self.cookies.iter().map(|(name, value)| format!("{name}={value}"));
         let cookies = cookies.collect::<Vec<_>>().join("; ");
         let form = url::form_urlencoded::Serializer::new(String::new())
@@ -65,7 +66,7 @@ impl<'a> Browser<'a> {
         answer
     }
 
-    async fn get(&mut self, path: &str) -> Answer {
+    pub async fn get(&mut self, path: &str) -> Answer {
         self.send(Method::GET, path, &[]).await
     }
 
@@ -88,15 +89,14 @@ impl<'a> Browser<'a> {
         self.return_with(&provider.authorize(&url)).await
     }
 
-    fn token(&self) -> String {
+    pub fn token(&self) -> String {
         self.cookies.get("__Host-session").cloned().unwrap_or_default()
     }
 
     /// The value of the hidden field `csrf` in the forms of the session.
-    async fn csrf(&mut self) -> String {
+    pub async fn csrf(&mut self) -> String {
         let page = self.get("/account/identities").await.is(200).body;
-        let (_, after) = page.split_once("name=\"csrf\" value=\"").unwrap();
-        after.split('"').next().unwrap().to_owned()
+        hidden(&page, "csrf")
     }
 
     /// Logs in with a password, through the page.

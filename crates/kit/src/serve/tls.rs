@@ -45,7 +45,7 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// No certificate has been read so far.
-    #[error("there is none yet; the log has the reason")]
+    #[error("no certificate was read yet; the log has the reason")]
     Missing,
     /// Clients refuse the certificate.
     #[error("clients refuse the certificate {certificate}: {reason}")]
@@ -132,7 +132,7 @@ impl Certificate {
         checked
     }
 
-    /// The time in which the certificate in use is valid; `None` if there is none.
+    /// The time in which the certificate in use is valid; `None` without a certificate.
     #[must_use]
     pub fn validity(&self) -> Option<Validity> {
         let current = self.current.load_full()?;

@@ -108,7 +108,7 @@ impl<T: PartialEq, S> Tracked<T, S> {
         self.state.lock().wanted = Some(self.shared.clock.monotonic());
     }
 
-    /// The last valid content; reads the file if there is none.
+    /// The last valid content; reads the file if none was read yet.
     pub(super) async fn get(&self) -> Result<Arc<T>, DefinitionError> {
         if let Some(known) = self.known() {
             return known;

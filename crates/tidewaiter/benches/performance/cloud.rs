@@ -4,6 +4,7 @@
 mod attacked;
 #[path = "../../tests/cloud_server/attackers.rs"]
 mod attackers;
+pub mod console;
 mod constant;
 pub mod polls;
 pub mod server;

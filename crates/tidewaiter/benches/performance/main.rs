@@ -111,6 +111,8 @@ enum Which {
     Scale,
     /// The cloud's server: polling clusters, requests, writes, streams
     Cloud,
+    /// The console: each page of a large organization, alone and beside others
+    Console,
     /// The coordinator: from a change in the cloud to its effect
     Latency,
     /// The coordinator: service accounts and pull secrets in many namespaces
@@ -166,6 +168,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
     // They have nothing to do with the bed.
     match which {
         Which::Cloud => return cloud::measure(&args.controller).await,
+        Which::Console => return cloud::console::measure(&args.controller).await,
         Which::Scale => return scale::measure(&args.controller, &args.scale_nodes).await,
         Which::Latency => return coordinator::latency(&args.controller, &args.coordinator).await,
         Which::Namespaces => return coordinator::namespaces(&args.controller, &args.coordinator).await,
@@ -189,6 +192,7 @@ async fn run(which: Which, args: &Args, bed: &mut Option<Bed>) -> Result<Chapter
         Which::Verdict => verdict::measure(bed).await,
         Which::Scale
         | Which::Cloud
+        | Which::Console
         | Which::Latency
         | Which::Namespaces
         | Which::Access

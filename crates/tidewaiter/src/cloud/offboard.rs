@@ -168,7 +168,7 @@ impl Leaver {
         let _ = match self.home() {
             Some(home) => writeln!(
                 shown,
-                "SSH keys, password, logins and tokens go with the account, whose home is {}, if you may remove it there.",
+                "SSH and security keys, password, logins and tokens go with the account, whose home is {}, if you may remove it there.",
                 printable(&home.name)
             ),
             None => writeln!(shown, "The account stays: {ELSEWHERE}."),

@@ -154,7 +154,7 @@ pub(crate) fn node_names(given: &Given) -> NodeNames {
     }
 }
 
-/// Checks the scheme of the setting against the one of kOps' file, and warns if there is none.
+/// Checks the scheme of the setting against the one of kOps' file, and warns if neither names one.
 ///
 /// # Errors
 /// If the setting names a scheme on another cloud, or setting and file name different ones.

@@ -64,7 +64,7 @@ pub(super) async fn explain(args: &ExplainAccessArgs) -> Result<(), Failure> {
     let reader = reader(&args.cluster).await;
     let (client, _) = reader.map_err(Failure::Configuration)?;
     let answer = answer(&client, args).await.map_err(Failure::Running)?;
-    print(args.output, &answer, || all_tables(&answer)).map_err(Failure::Running)
+    print(&args.output, &answer, || all_tables(&answer)).map_err(Failure::Running)
 }
 
 async fn answer(client: &Client, args: &ExplainAccessArgs) -> Result<Answer> {

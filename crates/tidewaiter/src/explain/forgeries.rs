@@ -14,7 +14,7 @@ pub(super) async fn explain(args: &ExplainForgeriesArgs) -> Result<(), Failure> 
     let reader = reader.map_err(Failure::Configuration)?;
     let explained = Box::pin(reader.forgeries()).await;
     let explained = explained.map_err(|error| Failure::Running(error.into()))?;
-    print(args.sources.output, &explained, || tables(&explained)).map_err(Failure::Running)
+    print(&args.sources.output, &explained, || tables(&explained)).map_err(Failure::Running)
 }
 
 fn tables(found: &ForgeriesExplained) -> Vec<Table> {

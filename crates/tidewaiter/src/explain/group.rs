@@ -26,7 +26,7 @@ pub(super) async fn explain(args: &ExplainGroupArgs) -> Result<(), Failure> {
     let definition = read(args, store).await.map_err(Failure::Running)?;
     let labels = node_labels(&definition, args.lifecycle.into(), &[]);
     let explained = Explained::new(&definition, &labels);
-    print(args.output, &explained, || explained.tables()).map_err(Failure::Running)?;
+    print(&args.output, &explained, || explained.tables()).map_err(Failure::Running)?;
     match explained.rejected.len() {
         0 => Ok(()),
         1 => Err(Failure::Running(anyhow!("1 label is invalid"))),

@@ -18,7 +18,7 @@ pub(super) async fn explain(args: &ExplainNodeArgs) -> Result<(), Failure> {
     let reader = reader.map_err(Failure::Configuration)?;
     let explained = Box::pin(reader.node(&args.node)).await;
     let explained = explained.map_err(|error| Failure::Running(error.into()))?;
-    print(args.sources.output, &explained, || tables(&explained)).map_err(Failure::Running)?;
+    print(&args.sources.output, &explained, || tables(&explained)).map_err(Failure::Running)?;
     match explained.rejected.len() {
         0 => Ok(()),
         1 => Err(Failure::Running(anyhow!("1 label is invalid"))),

@@ -47,6 +47,11 @@ impl Table {
         self.table.row_count() == 0
     }
 
+    fn unwrapped(mut self) -> Self {
+        self.table.set_content_arrangement(ContentArrangement::Disabled);
+        self
+    }
+
     fn text(&self) -> String {
         let title = (!self.title.is_empty()).then(|| self.title.to_owned());
         // The style pads each cell; the place of what is wrapped stays.
@@ -59,11 +64,20 @@ impl Table {
 }
 
 /// Prints `answer` in the requested format.
-pub(crate) fn print<T: Serialize>(format: OutputFormat, answer: &T, tables: impl FnOnce() -> Vec<Table>) -> Result<()> {
+pub(crate) fn print<T: Serialize>(
+    format: &OutputFormat,
+    answer: &T,
+    tables: impl FnOnce() -> Vec<Table>,
+) -> Result<()> {
     let text = match format {
         OutputFormat::Table => tables().iter().map(Table::text).collect::<Vec<_>>().join("\n"),
+        OutputFormat::Wide => {
+            let tables = tables().into_iter().map(Table::unwrapped);
+            tables.map(|table| table.text()).collect::<Vec<_>>().join("\n")
+        }
         OutputFormat::Json => json(answer)?,
         OutputFormat::Yaml => printable_yaml(answer)?,
+        OutputFormat::JsonPath(template) => template.text(&serde_json::to_value(answer)?)?,
     };
     printed(io::stdout().write_all(text.as_bytes()))
 }

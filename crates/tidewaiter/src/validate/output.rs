@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context as _, Result};
+use serde_json::Value;
 use tidewaiter_validation::Verdict;
 use tidewaiter_validation::view::{Tone, json, painted_table, yaml};
 
@@ -13,14 +14,18 @@ use crate::cli::OutputFormat;
 const TRUSTED: &str = "tidewaiter: the cluster has no NodeIdentities, so the providerID of each Node is trusted without proof, as kops does";
 
 /// Prints `verdict` in the requested format.
-pub(super) fn print(format: OutputFormat, verdict: &Verdict) -> Result<()> {
+pub(super) fn print(format: &OutputFormat, verdict: &Verdict) -> Result<()> {
     let text = match format {
-        OutputFormat::Table => {
+        OutputFormat::Table | OutputFormat::Wide => {
             let table = painted_table(verdict, &paint);
             format!("Validating cluster {}\n\n{table}", verdict.cluster)
         }
         OutputFormat::Json => json(verdict).context("the result as JSON")?,
         OutputFormat::Yaml => yaml(verdict).context("the result as YAML")?,
+        OutputFormat::JsonPath(template) => {
+            let result = json(verdict).and_then(|text| serde_json::from_str::<Value>(&text));
+            template.text(&result.context("the result as JSON")?)?
+        }
     };
     // It knows of terminals, NO_COLOR and CLICOLOR.
     let mut out = AutoStream::auto(io::stdout());

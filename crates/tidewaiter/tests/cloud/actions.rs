@@ -1,10 +1,10 @@
 //! The commands that do something with an object other than to create, change or delete it, against a real server.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tidewaiter_kit::{Clock as _, SystemClock};
 
 use crate::real::{Real, real};
+use crate::world::after;
 
 const POLICY: &str = "kind: AutoscalingPolicy
 spec:
@@ -94,8 +94,7 @@ async fn roles_passwords_and_logins_of_users() {
         users.contains("ROLE EXPIRES AT") && users.contains("2099-12-31T18:00:00Z"),
         "{users}"
     );
-    let soon = SystemClock.now() + SignedDuration::from_hours(60);
-    let soon = Timestamp::from_second(soon.as_second()).unwrap();
+    let soon = after(SignedDuration::from_hours(60));
     real.types(&format!("{set} {soon}")).await;
     let users = real.types("get users").await;
     assert!(users.contains("in 2d") && users.contains("(soon)"), "{users}");

@@ -1,10 +1,9 @@
 //! Invitations: a link in place of a password that an admin knows.
 
-use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
-use tidewaiter_kit::{Clock as _, SystemClock};
+use jiff::SignedDuration;
 
 use crate::real::real;
+use crate::world::after;
 
 const IVY: (&str, &str) = ("TIDEWAITER_CLOUD_NEW_PASSWORD", "hunter2-of-ivy");
 
@@ -18,8 +17,7 @@ fn unquoted(printed: &str) -> &str {
 async fn a_person_is_invited_and_chooses_the_password() {
     let real = real().await;
     let person = &real.person;
-    let soon = SystemClock.now() + SignedDuration::from_hours(60);
-    let soon = Timestamp::from_second(soon.as_second()).unwrap().to_string();
+    let soon = after(SignedDuration::from_hours(60)).to_string();
     let invite = [
         "cloud",
         "invite",
@@ -57,16 +55,7 @@ async fn a_person_is_invited_and_chooses_the_password() {
         .run_with(&accept, &[IVY])
         .await
         .refused(1, &["it was used or revoked"]);
-    let login = [
-        "cloud",
-        "login",
-        "--server",
-        &real.url,
-        "--context",
-        "ivy",
-        "ivy@example.com",
-    ];
-    let ran = person.run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", IVY.1)]).await;
+    let ran = person.log_in(&real.url, "ivy@example.com", "ivy", IVY.1).await;
     let told = "your membership of the organization ends in 2d";
     assert!(ran.err.contains(told), "{}", ran.err);
     ran.well();
@@ -74,13 +63,9 @@ async fn a_person_is_invited_and_chooses_the_password() {
     assert!(whoami.err.contains(told), "{}", whoami.err);
 
     // With an account of another organization, and only at its own server.
-    let file = person.file("other.yaml", "name: other\n");
     let alice = ["--context", "127.0.0.1"];
-    let create = ["cloud", "create", "organization", "-f", &file, "-o", "json"];
-    let other = person.run(&[&create[..], &alice].concat()).await.well();
-    let other: Value = serde_json::from_str(&other).unwrap();
-    let other = other["id"].as_str().unwrap();
-    let place = ["--organization", other, "--context", "127.0.0.1"];
+    let other = person.create_organization("other", &alice).await;
+    let place = ["--organization", &other, "--context", "127.0.0.1"];
     let link = person.run(&[&invite[..], &place].concat()).await.well();
     let link = unquoted(&link);
     let accept = ["cloud", "accept", link, "--with-login"];
@@ -89,7 +74,7 @@ async fn a_person_is_invited_and_chooses_the_password() {
     person.run(&elsewhere).await.refused(1, &["you are logged in to"]);
     person.run(&accept).await.well();
     let shown = person.run(&["cloud", "whoami", "-o", "json"]).await.well();
-    assert!(shown.contains(other), "{shown}");
+    assert!(shown.contains(&other), "{shown}");
 
     let bob = ["cloud", "invite", "bob@example.com", "--context", "127.0.0.1"];
     person.run(&bob).await.well();

@@ -25,21 +25,13 @@ kind: RoleBinding
 spec: {role: viewer, user: bob@example.com}
 ";
 
-/// The id of a new organization of the caller, which is named `other`.
-async fn other(person: &Person) -> String {
-    let file = person.file("other.yaml", "name: other\n");
-    let create = ["cloud", "create", "organization", "-f", &file, "-o", "json"];
-    let other: Value = serde_json::from_str(&person.run(&create).await.well()).unwrap();
-    other["id"].as_str().unwrap().to_owned()
-}
-
 /// A cloud with Bob, who is a member of another organization, too, with this role; the id of that one.
 async fn with_bob(role: &str) -> (Real, String) {
     let real = real().await;
     let person = &real.person;
     let file = person.file("bob.yaml", DOCUMENTS);
     person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
-    let other = other(person).await;
+    let other = person.create_organization("other", &[]).await;
     let bob = objects(&real, "users").await;
     let bob = bob.iter().find(|user| user["email"] == "bob@example.com").unwrap()["id"].clone();
     let join = [
@@ -81,10 +73,8 @@ async fn everything_of_a_person_goes_at_once_and_a_repetition_removes_nothing() 
     let operator = ["cloud", "operators", "add", "bob@example.com"];
     person.run(&operator).await.well();
     // Bob could return by the link.
-    let elsewhere = person.file("third.yaml", "name: third\n");
-    let create = ["cloud", "create", "organization", "-f", &elsewhere, "-o", "json"];
-    let third: Value = serde_json::from_str(&person.run(&create).await.well()).unwrap();
-    let third = ["--organization", third["id"].as_str().unwrap()];
+    let third = person.create_organization("third", &[]).await;
+    let third = ["--organization", &third];
     let invite = ["cloud", "invite", "bob@example.com"];
     person.run(&[&invite[..], &third].concat()).await.well();
     let shown = person.run(&[&OFFBOARD[..], &["--dry-run"]].concat()).await.well();
@@ -133,16 +123,7 @@ async fn everything_of_a_person_goes_at_once_and_a_repetition_removes_nothing() 
     );
     let operators = person.run(&["cloud", "operators", "list"]).await.well();
     assert!(!operators.contains("bob@example.com"), "{operators}");
-    let login = [
-        "cloud",
-        "login",
-        "--server",
-        &real.url,
-        "--context",
-        "bob",
-        "bob@example.com",
-    ];
-    let login = person.run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", BOB.1)]).await;
+    let login = person.log_in(&real.url, "bob@example.com", "bob", BOB.1).await;
     login.refused(1, &["is wrong"]);
 
     let again = person.run(&yes).await.well();
@@ -178,7 +159,7 @@ async fn a_refusal_in_one_organization_stops_nothing_in_another_one() {
     let real = real().await;
     let person = &real.person;
     let acme = real.cluster["organization_id"].as_str().unwrap();
-    let other = other(person).await;
+    let other = person.create_organization("other", &[]).await;
     let select = async |organization: &str| {
         let select = ["cloud", "context", "set", "--organization", organization];
         person.run(&select).await.well();
@@ -200,17 +181,10 @@ async fn a_refusal_in_one_organization_stops_nothing_in_another_one() {
     }
     select(acme).await;
     apply(&DOCUMENTS[DOCUMENTS.find("kind: Team").unwrap()..]).await;
-    let login = [
-        "cloud",
-        "login",
-        "--server",
-        &real.url,
-        "--context",
-        "carol",
-        "carol@example.com",
-    ];
-    let password = ("TIDEWAITER_CLOUD_PASSWORD", BOB.1);
-    person.run_with(&login, &[password]).await.well();
+    person
+        .log_in(&real.url, "carol@example.com", "carol", BOB.1)
+        .await
+        .well();
 
     let ran = person
         .run(&[&OFFBOARD[..], &["--yes", "--context", "carol"]].concat())
@@ -238,7 +212,7 @@ async fn an_account_whose_home_is_elsewhere_stays_and_that_is_a_failure() {
     let real = real().await;
     let person = &real.person;
     let acme = real.cluster["organization_id"].as_str().unwrap();
-    let other = other(person).await;
+    let other = person.create_organization("other", &[]).await;
     let place = ["--organization", &other];
     let file = person.file("bob.yaml", &DOCUMENTS[..DOCUMENTS.find("---").unwrap()]);
     let apply = ["cloud", "apply", "-f", &file];
@@ -283,7 +257,7 @@ async fn a_display_name_offboards_nobody_by_mistake() {
     assert!(found.contains("nothing to remove"), "{found}");
     apply("Sam", "sam@example.com").await;
     assert!(offboard("Sam").await.well().contains("sam@example.com"));
-    let other = other(person).await;
+    let other = person.create_organization("other", &[]).await;
     let select = ["cloud", "context", "set", "--organization", &other];
     person.run(&select).await.well();
     apply("Sam", "samuel@example.com").await;
@@ -297,17 +271,7 @@ async fn credentials_that_the_person_created_are_named_and_clusters_that_have_fo
     let bob = DOCUMENTS[..DOCUMENTS.find("---").unwrap()].replace("role: member", "role: admin");
     let file = person.file("bob.yaml", &bob);
     person.run_with(&["cloud", "apply", "-f", &file], &[BOB]).await.well();
-    let login = [
-        "cloud",
-        "login",
-        "--server",
-        &real.url,
-        "--context",
-        "bob",
-        "bob@example.com",
-    ];
-    let password = ("TIDEWAITER_CLOUD_PASSWORD", BOB.1);
-    person.run_with(&login, &[password]).await.well();
+    person.log_in(&real.url, "bob@example.com", "bob", BOB.1).await.well();
     let acme = real.cluster["organization_id"].as_str().unwrap();
     let place = ["--organization", acme, "--context", "bob"];
     let account = [

@@ -6,11 +6,10 @@ use std::process::Stdio;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use serde_json::json;
-use tidewaiter_kit::{Clock as _, SystemClock};
 use tidewaiter_testkit::eventually;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::net::TcpStream;
@@ -19,7 +18,7 @@ use url::Url;
 use url::form_urlencoded::Serializer;
 
 use crate::real::{LONG, Real, real};
-use crate::world::{PASSWORD, Person, TOKEN};
+use crate::world::{PASSWORD, Person, TOKEN, after};
 
 /// The browser of Alice, who has signed in. It follows no redirect.
 struct Browser {
@@ -232,8 +231,7 @@ async fn every_command_says_how_to_log_in_again() {
 #[tokio::test]
 async fn a_user_whose_access_has_ended_is_told_so() {
     let Real { person, url, .. } = &real().await;
-    let end = SystemClock.now() + SignedDuration::from_secs(15);
-    let end = Timestamp::from_second(end.as_second()).unwrap();
+    let end = after(SignedDuration::from_secs(15));
     let bob = format!(
         "kind: User\nspec: {{name: Bob, email: bob@example.com, password: {{fromEnv: BOB}}, expires_at: '{end}'}}\n"
     );
@@ -243,11 +241,7 @@ async fn a_user_whose_access_has_ended_is_told_so() {
         .run_with(&["cloud", "apply", "-f", &file], &[("BOB", password)])
         .await
         .well();
-    let login = ["cloud", "login", "--server", url, "bob@example.com", "--context", "bob"];
-    person
-        .run_with(&login, &[("TIDEWAITER_CLOUD_PASSWORD", password)])
-        .await
-        .well();
+    person.log_in(url, "bob@example.com", "bob", password).await.well();
     let ran = eventually("the end", LONG, async || {
         let ran = person.run(&["cloud", "whoami", "--context", "bob"]).await;
         if ran.code == 0 { Err(ran.out) } else { Ok(ran) }

@@ -11,8 +11,10 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, Method, StatusCode};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use tidewaiter_kit::settings::environment;
+use tidewaiter_kit::{Clock as _, SystemClock};
 use tidewaiter_testkit::Scratch;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
@@ -25,6 +27,12 @@ pub const ALICE: &str = "33333333-3333-4333-8333-333333333333";
 pub const PASSWORD: &str = "hunter2-password";
 pub const TOKEN: &str = "eyJ.hunter2.token";
 pub const API_KEY: &str = "twk_hunter2";
+
+/// The time after this duration, in whole seconds.
+pub fn after(duration: SignedDuration) -> Timestamp {
+    let time = SystemClock.now() + duration;
+    Timestamp::from_second(time.as_second()).unwrap()
+}
 
 /// A request as it came in.
 #[derive(Clone, Debug)]
@@ -361,6 +369,21 @@ impl Person {
             .well();
         person.cloud.seen();
         person
+    }
+
+    /// Logs in a user at this server, with a context of their own.
+    pub async fn log_in(&self, server: &str, email: &str, context: &str, password: &str) -> Ran {
+        let login = ["cloud", "login", "--server", server, "--context", context, email];
+        let password = ("TIDEWAITER_CLOUD_PASSWORD", password);
+        self.run_with(&login, &[password]).await
+    }
+
+    /// Creates an organization of the caller. Returns its id.
+    pub async fn create_organization(&self, name: &str, more: &[&str]) -> String {
+        let file = self.file("organization.yaml", &format!("name: {name}\n"));
+        let create = ["cloud", "create", "organization", "-f", &file, "-o", "json"];
+        let created: Value = serde_json::from_str(&self.run(&[&create[..], more].concat()).await.well()).unwrap();
+        created["id"].as_str().unwrap().to_owned()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -135,7 +135,7 @@ async fn a_certificate_is_ordered_once_and_again_when_clients_would_refuse_it() 
             .text()
             .await
             .unwrap_or_default();
-        let is_named = report.contains("[-]certificate failed: there is none yet");
+        let is_named = report.contains("[-]certificate failed: no certificate was read yet");
         if is_named { Ok(()) } else { Err(report) }
     })
     .await;

@@ -1,77 +1,132 @@
 //! Every page in light and dark, narrow and wide: no rule of axe-core is violated, and nothing is wider than the
-//! window.
+//! window. If `TIDEWAITER_PICTURES` names a folder, pictures of the pages are saved there.
 
-use reqwest::Method;
+use std::path::Path;
+use std::{env, fs};
+
 use serde_json::json;
 
-use crate::world::{Ask, EMAIL, On};
-use crate::{Scene, page};
+use crate::browser::Browser;
+use crate::world::{EMAIL, On};
+use crate::{Scene, demonstration, page};
 
-const WIDTHS: [u32; 4] = [360, 390, 1440, 2560];
-/// The widths of which pictures are kept.
-const PHOTOGRAPHED: [u32; 2] = [390, 1440];
+/// The size of the window and the scheme of each check of a page.
+const LOOKS: [((u32, u32), &str); 2] = [((360, 900), "dark"), ((2560, 900), "light")];
+const IS_WIDER: &str = "return document.documentElement.scrollWidth > innerWidth";
+
+/// The router of the console, which has all pages.
+const ROUTER: &str = include_str!("../../../cloud/src/server/console.rs");
+/// The paths of the router that are no pages of their own.
+const NO_PAGES: [&str; 4] = [
+    "/assets/{name}",
+    "/clusters/{cluster}/events",
+    "/sign-in/callback",
+    "/sign-in/with/{provider}",
+];
+
+/// The pages whose pictures the README and the documentation show.
+const DOCUMENTED: [&str; 6] = ["access", "audit", "cluster", "clusters", "effect", "upgrade"];
+/// The maximum size of these pictures, in bytes.
+const MAX_PICTURE: usize = 150_000;
+/// The maximum height of the other pictures, in pixels.
+const MAX_HEIGHT: u32 = 6_000;
 
 #[tokio::test]
 async fn nobody_is_kept_from_a_page() {
     let scene = Scene::new(On::Sqlite).await;
-    let (server, land) = (&scene.server, &scene.land);
-    let upgrade = json!({"type": "kubernetes", "description": "next", "targetVersion": "v1.31.0", "labelSelector": [],
-        "nodeTimeoutSeconds": 900});
-    let upgrades = format!("{}/upgrades", land.cluster);
-    let upgrade = server.post(&land.token, &upgrades, &upgrade).await.is(201).field("id");
-    let label = json!({"key": "cluster.containership.io/zone", "value": "a"});
-    server.post(&land.token, &land.labels, &label).await.is(201);
-    server
-        .post(&land.token, &land.nodes, &json!({"name": "node-1"}))
-        .await
-        .is(201);
-    let held = json!({"revision": "0123456789ab", "deletions": 6, "names": ["zone"], "reason": "many at once"});
-    let waiting = json!({"version": "1.1.0", "digest": "abc", "creates": 1, "diff": ["create ConfigMap a/b"]});
-    let report = json!({"synced": false, "accepts_releases": true,
-        "kinds": [{"kind": "User", "held": held, "refused_objects": 1, "refused": [{"id": "bob", "reason": "no key"}]}],
-        "plugins": [{"id": "9f3d1c9e-6a0b-4c57-8d7e-1f2a3b4c5d6e", "name": "metrics/prometheus", "state": "Blocked",
-            "waiting": waiting}],
-        "agents": {"nodes": 5, "reporting": 4}});
-    let path = format!("{}/report", land.cluster);
-    let sent = server.send(&land.api_key, Method::PUT, &path, Ask::body(&report)).await;
-    sent.unwrap().is(200);
-    let cluster = page(&land.cluster);
-    let organization = page(&land.organization);
-    let pool = page(land.nodes.trim_end_matches("/nodes")).replace("/node-pools/", "/pools/");
-    let pages = [
-        ("clusters", format!("{organization}/clusters")),
-        ("attach", format!("{organization}/attach")),
-        ("cluster", cluster.clone()),
-        ("pool", pool),
-        ("upgrade", format!("{cluster}/upgrades/{upgrade}")),
-        ("missing", format!("{cluster}/upgrades/missing")),
-    ];
+    let pages = demonstration::pages(&scene).await;
     scene
         .browse(async |browser| {
-            let check = async |name: &str| {
-                for (width, scheme) in WIDTHS.iter().flat_map(|width| [(*width, "light"), (*width, "dark")]) {
-                    browser.look(width, scheme).await;
-                    let place = format!("{name} at {width} in {scheme}");
-                    assert_eq!(browser.violations().await, json!([]), "{place}");
-                    let script = "return document.documentElement.scrollWidth > innerWidth";
-                    assert_eq!(browser.run(script, Vec::new()).await, false, "{place} scrolls sideways");
-                    if PHOTOGRAPHED.contains(&width) {
-                        browser.photograph(&format!("{name}-{width}-{scheme}")).await;
-                    }
-                }
-            };
+            browser.open("/invitation?secret=none").await;
+            check(browser, "invitation").await;
             browser.sign_in(EMAIL, "wrong password").await;
-            check("sign-in").await;
+            check(browser, "refused").await;
             browser.enter(EMAIL).await;
+            let second = json!({"name": "Acme Labs"});
+            let made = scene.server.post(&scene.land.token, "/v3/organizations", &second).await;
+            made.is(201);
             for (name, path) in &pages {
                 browser.open(path).await;
-                check(name).await;
+                check(browser, name).await;
             }
-            browser.open(&cluster).await;
+            let role = scene.id("roles", "name", "Reader").await;
+            browser.open(&scene.page(&format!("roles/{role}"))).await;
+            browser.fill_in("fieldset", "resources", "pods, services").await;
+            browser.fill_in("fieldset", "verbs", "get").await;
+            browser.press("Show the effect").await;
+            browser.shows("Effect on people").await;
+            check(browser, "effect").await;
+            browser.open(&page(&scene.land.cluster)).await;
             browser.fill("version", "v1.32.0").await;
             browser.press("Upgrade the cluster").await;
             browser.shows("This is what will change").await;
-            check("confirm").await;
+            check(browser, "confirm").await;
         })
         .await;
+    // A page that is added to the console is added here, too.
+    let organization = page(&scene.land.organization);
+    for route in routes().filter(|route| !NO_PAGES.contains(route)) {
+        let is_checked = pages
+            .iter()
+            .any(|(_, path)| is_at(route, path.strip_prefix(&organization).unwrap_or(path)));
+        assert!(is_checked, "no page of {route} is checked");
+    }
+}
+
+/// The paths that the router answers to GET, below an organization without the path of that.
+fn routes() -> impl Iterator<Item = &'static str> {
+    ROUTER
+        .split("get(")
+        .filter_map(|before| before.rsplit('"').nth(1))
+        .filter(|path| path.starts_with('/'))
+}
+
+/// Returns true if the page is one of the route, whose parameters are in braces.
+fn is_at(route: &str, page: &str) -> bool {
+    let page = page.split('?').next().unwrap_or_default();
+    let (route, page): (Vec<&str>, Vec<&str>) = (route.split('/').collect(), page.split('/').collect());
+    let mut parts = route.iter().zip(&page);
+    route.len() == page.len() && parts.all(|(part, segment)| part.starts_with('{') || part == segment)
+}
+
+/// Checks the page that is open.
+async fn check(browser: &Browser, name: &str) {
+    for (size, scheme) in LOOKS {
+        browser.look(size, scheme).await;
+        let place = format!("{name} at {} in {scheme}", size.0);
+        assert_eq!(browser.violations().await, json!([]), "{place}");
+        assert_eq!(
+            browser.run(IS_WIDER, Vec::new()).await,
+            false,
+            "{place} scrolls sideways"
+        );
+    }
+    if let Some(folder) = env::var_os("TIDEWAITER_PICTURES") {
+        photograph(browser, name, Path::new(&folder)).await;
+    }
+}
+
+/// Saves pictures of the whole page, and the one for the documentation.
+async fn photograph(browser: &Browser, name: &str, folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    let is_documented = DOCUMENTED.contains(&name);
+    let schemes: &[&str] = if is_documented { &["light", "dark"] } else { &["light"] };
+    for (width, scheme) in [360, 1280]
+        .into_iter()
+        .flat_map(|width| schemes.iter().map(move |scheme| (width, scheme)))
+    {
+        browser.look((width, 800), scheme).await;
+        let height = browser
+            .run("return document.documentElement.scrollHeight", Vec::new())
+            .await;
+        let height = u32::try_from(height.as_u64().unwrap()).unwrap();
+        browser.look((width, height.min(MAX_HEIGHT)), scheme).await;
+        let file = format!("{name}-{width}-{scheme}.png");
+        browser.photograph(&folder.join(file)).await;
+    }
+    if is_documented {
+        browser.look((1280, 800), "light").await;
+        let size = browser.photograph(&folder.join(format!("console-{name}.png"))).await;
+        assert!(size <= MAX_PICTURE, "the picture of {name} has {size} bytes");
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use fantoccini::elements::Element;
 use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
 use fantoccini::{Client, ClientBuilder, Locator};
 use futures::FutureExt as _;
@@ -28,21 +29,33 @@ const AXE: &str = r#"
         (error) => done([String(error)]));
 "#;
 
-/// A command of Chromium's own protocol.
+/// Sends the second step of a change, from the page that is open.
+const POST: &str = r#"
+    const [path, fields, done] = arguments;
+    const csrf = document.querySelector("[name=csrf]").value;
+    const body = new URLSearchParams({ ...fields, csrf, confirmed: "yes" });
+    fetch(path, { method: "POST", body }).then((answer) => done(answer.status), (error) => done(String(error)));
+"#;
+
+/// A key of the keyboard: its name, its code in Windows, and the text that it enters.
+type Key = (&'static str, u32, &'static str);
+pub const TAB: Key = ("Tab", 9, "");
+pub const ENTER: Key = ("Enter", 13, "\r");
+
+/// A command of chromedriver that the client does not have.
 #[derive(Debug)]
-struct DevTools {
-    command: &'static str,
-    parameters: Value,
+struct Command {
+    path: &'static str,
+    body: Value,
 }
 
-impl WebDriverCompatibleCommand for DevTools {
+impl WebDriverCompatibleCommand for Command {
     fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
-        base.join(&format!("session/{}/goog/cdp/execute", session.unwrap_or_default()))
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
     }
 
     fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
-        let body = json!({"cmd": self.command, "params": self.parameters});
-        (Method::POST, Some(body.to_string()))
+        (Method::POST, Some(self.body.to_string()))
     }
 }
 
@@ -67,7 +80,8 @@ impl Browser {
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
-            // Nothing is loaded from elsewhere.
+            "--lang=en-US",
+            // No page needs another host, and none waits for one that is not there.
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
         ];
         let options = json!({"binary": folder.join("chromium"), "args": arguments});
@@ -104,16 +118,26 @@ impl Browser {
         self.client.close().await.unwrap();
     }
 
-    async fn dev_tools(&self, command: &'static str, parameters: Value) -> Value {
-        self.client.issue_cmd(DevTools { command, parameters }).await.unwrap()
+    pub async fn dev_tools(&self, command: &'static str, parameters: Value) -> Value {
+        let path = "goog/cdp/execute";
+        let body = json!({"cmd": command, "params": parameters});
+        self.client.issue_cmd(Command { path, body }).await.unwrap()
     }
 
-    /// Sets the width of the window in pixels, and `light` or `dark`.
-    pub async fn look(&self, width: u32, scheme: &str) {
-        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+    /// Sets the width and the height of the window in pixels, and `light` or `dark`.
+    pub async fn look(&self, (width, height): (u32, u32), scheme: &str) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.dev_tools("Emulation.setDeviceMetricsOverride", size).await;
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.dev_tools("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// Plugs in a security key, which a person touches whenever it is asked for (WebAuthn 2, 11).
+    pub async fn add_security_key(&self) {
+        let path = "webauthn/authenticator";
+        let body = json!({"protocol": "ctap2", "transport": "usb", "hasResidentKey": false,
+            "hasUserVerification": true, "isUserConsenting": true, "isUserVerified": true});
+        self.client.issue_cmd(Command { path, body }).await.unwrap();
     }
 
     pub async fn open(&self, path: &str) {
@@ -138,17 +162,50 @@ impl Browser {
         self.shows("Clusters").await;
     }
 
-    /// Types into the first field with this name.
-    pub async fn fill(&self, name: &str, text: &str) {
-        self.fill_at(&format!("main [name=\"{name}\"]:not([type=hidden])"), text)
-            .await;
+    /// Signs in on the pages of the provider of the tests, which does not know the browser.
+    pub async fn at_provider(&self, login: &str) {
+        self.shows_in("h1", "Sign-in").await;
+        self.fill_in("form", "login", login).await;
+        self.fill_in("form", "password", "any").await;
+        self.press("Sign-in").await;
+        self.press("Continue").await;
     }
 
-    /// Types into the field of this selector.
-    pub async fn fill_at(&self, selector: &str, text: &str) {
-        let field = self.client.find(Locator::Css(selector)).await.unwrap();
+    /// Forgets all sessions, also those of other servers of this machine.
+    pub async fn forget(&self) {
+        self.dev_tools("Network.clearBrowserCookies", json!({})).await;
+    }
+
+    /// Types into the first field with this name.
+    pub async fn fill(&self, name: &str, text: &str) {
+        self.fill_in("main", name, text).await;
+    }
+
+    /// Types into the first field with this name inside of `place`, a selector.
+    pub async fn fill_in(&self, place: &str, name: &str, text: &str) {
+        let field = self.field(place, name).await;
         field.clear().await.unwrap();
         field.send_keys(text).await.unwrap();
+    }
+
+    /// Sets a field that is no text, such as a time.
+    pub async fn set_in(&self, place: &str, name: &str, value: &str) {
+        let script = "document.querySelector(arguments[0]).value = arguments[1]";
+        self.run(script, vec![json!(selector(place, name)), json!(value)]).await;
+    }
+
+    /// Chooses the option with this label.
+    pub async fn choose_in(&self, place: &str, name: &str, label: &str) {
+        let list = self.field(place, name).await;
+        list.select_by_label(label).await.unwrap();
+    }
+
+    async fn field(&self, place: &str, name: &str) -> Element {
+        let selector = selector(place, name);
+        eventually(format!("the field {selector}"), SOON, async || {
+            self.client.find(Locator::Css(&selector)).await
+        })
+        .await
     }
 
     fn button(label: &str) -> String {
@@ -158,6 +215,53 @@ impl Browser {
     /// Presses the first button with this label.
     pub async fn press(&self, label: &str) {
         self.click(Locator::XPath(&Self::button(label))).await;
+    }
+
+    /// Presses the button with this label in the first row of a table with this text.
+    pub async fn press_in_row(&self, text: &str, label: &str) {
+        let button = format!("//tr[contains(normalize-space(), '{text}')]//button[normalize-space()='{label}']");
+        self.click(Locator::XPath(&button)).await;
+    }
+
+    /// Begins a change with the button `begin`, sees its effect, and makes it with the button `confirm`.
+    pub async fn change(&self, begin: &str, effect: &str, confirm: &str) {
+        self.press(begin).await;
+        self.confirm(effect, confirm).await;
+    }
+
+    /// Sees the effect of a change that has begun, and makes it with the button `confirm`.
+    pub async fn confirm(&self, effect: &str, confirm: &str) {
+        self.shows("This is what will change").await;
+        self.shows(effect).await;
+        self.press(confirm).await;
+        self.shows("The change is made").await;
+    }
+
+    /// Asserts that the page has no form that changes something.
+    pub async fn only_reads(&self, path: &str) {
+        self.open(path).await;
+        let forms = "return [...document.querySelectorAll('main form[method=post]')].map((form) => form.action)";
+        assert_eq!(self.run(forms, Vec::new()).await, json!([]), "{path}");
+    }
+
+    /// Sends the second step of a change that no page offers to this person. Returns the status of the answer.
+    pub async fn post(&self, path: &str, fields: Value) -> Value {
+        let arguments = vec![json!(path), fields];
+        self.client.execute_async(POST, arguments).await.unwrap()
+    }
+
+    /// Presses a key.
+    pub async fn key(&self, (key, code, text): Key) {
+        let down = if text.is_empty() { "rawKeyDown" } else { "keyDown" };
+        for kind in [down, "keyUp"] {
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            self.dev_tools("Input.dispatchKeyEvent", event).await;
+        }
+    }
+
+    /// Types into the field that has the focus.
+    pub async fn enter_text(&self, text: &str) {
+        self.dev_tools("Input.insertText", json!({"text": text})).await;
     }
 
     /// Clicks an element. The script may replace it in between: then it is found again.
@@ -179,12 +283,15 @@ impl Browser {
 
     /// The text of the elements of this selector.
     pub async fn text(&self, selector: &str) -> String {
+        self.try_text(selector).await.unwrap()
+    }
+
+    /// The same; an error while another page is being loaded.
+    async fn try_text(&self, selector: &str) -> Result<String, String> {
         let script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.innerText).join('\\n')";
-        self.run(script, vec![json!(selector)])
-            .await
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let text = self.client.execute(script, vec![json!(selector)]).await;
+        text.map(|text| text.as_str().unwrap_or_default().to_owned())
+            .map_err(|error| error.to_string())
     }
 
     /// Waits until the page says this.
@@ -195,7 +302,7 @@ impl Browser {
     /// Waits until the elements of this selector say this.
     pub async fn shows_in(&self, selector: &str, text: &str) {
         eventually(format!("a page with {text:?} in {selector}"), SOON, async || {
-            let shown = self.text(selector).await;
+            let shown = self.try_text(selector).await?;
             if shown.contains(text) { Ok(()) } else { Err(shown) }
         })
         .await;
@@ -207,22 +314,23 @@ impl Browser {
 
     /// The violations of the rules of accessibility.
     pub async fn violations(&self) -> Value {
-        let axe = fs::read_to_string(assets::axe()).unwrap();
-        self.client.execute(&axe, Vec::new()).await.unwrap();
+        if self.run("return typeof axe", Vec::new()).await == "undefined" {
+            let axe = fs::read_to_string(assets::axe()).unwrap();
+            self.client.execute(&axe, Vec::new()).await.unwrap();
+        }
         self.client.execute_async(AXE, Vec::new()).await.unwrap()
     }
 
-    /// Saves the whole page as a picture below `target`, for the eye.
-    pub async fn photograph(&self, name: &str) {
-        let options = json!({"format": "png", "captureBeyondViewport": true});
-        let picture = self.dev_tools("Page.captureScreenshot", options).await;
+    /// Saves the window as a picture. Returns its size in bytes.
+    pub async fn photograph(&self, file: &Path) -> usize {
+        let picture = self.dev_tools("Page.captureScreenshot", json!({"format": "png"})).await;
         let picture = STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
-        fs::write(folder().join(format!("{name}.png")), picture).unwrap();
+        fs::write(file, &picture).unwrap();
+        picture.len()
     }
 }
 
-fn folder() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
-    fs::create_dir_all(&folder).unwrap();
-    folder
+/// The first field with this name inside of `place`.
+fn selector(place: &str, name: &str) -> String {
+    format!("{place} [name=\"{name}\"]:not([type=hidden])")
 }

@@ -1,21 +1,12 @@
 //! Journeys through the pages of clusters, as those who may and as one who may only look, on both databases.
 
-use reqwest::Method;
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::world::{Ask, EMAIL, On};
-use crate::{Scene, page};
+use crate::world::{EMAIL, On};
+use crate::{Scene, decisions, page};
 
-#[tokio::test]
-async fn people_manage_a_cluster_on_sqlite() {
-    people_manage_a_cluster(On::Sqlite).await;
-}
-
-#[tokio::test]
-async fn people_manage_a_cluster_on_postgres() {
-    people_manage_a_cluster(On::Postgres).await;
-}
+on_both!(people_manage_a_cluster);
 
 async fn people_manage_a_cluster(on: On) {
     let scene = Scene::new(on).await;
@@ -28,12 +19,15 @@ async fn people_manage_a_cluster(on: On) {
             creates_a_key(browser, &scene).await;
             upgrades(browser, &scene).await;
             sees_changes(browser, &scene).await;
+            decisions::are_made(browser, &scene).await;
             signs_out(browser, &scene).await;
             browser.enter(&member).await;
             labels(browser, &scene).await;
+            labels_a_pool(browser, &scene).await;
             browser.press("Sign out").await;
             browser.enter(&reader).await;
             only_looks(browser, &scene).await;
+            decisions::are_refused(browser, &scene).await;
         })
         .await;
 }
@@ -98,11 +92,7 @@ async fn upgrades(browser: &Browser, scene: &Scene) {
     let status = format!("{list}/{}/status", upgrades[0]["id"].as_str().unwrap());
     let report = json!({"status": {"clusterStatus": "InProgress", "nodeStatuses": {"node-1": "InProgress"},
         "nodes": 3, "done": 1}});
-    let sent = scene
-        .server
-        .send(&land.api_key, Method::PUT, &status, Ask::body(&report))
-        .await;
-    sent.unwrap().is(200);
+    scene.report(&status, &report).await;
     browser.shows_in("#timeline", "node-1").await;
     browser.shows_in("#state", "1 of 3").await;
     browser.press("Abort").await;
@@ -182,6 +172,21 @@ async fn labels(browser: &Browser, scene: &Scene) {
     );
 }
 
+async fn labels_a_pool(browser: &Browser, scene: &Scene) {
+    browser.open(&page(&scene.land.cluster)).await;
+    browser.follow("workers").await;
+    browser.shows_in("h1", "workers").await;
+    let form = "form[action$='/labels']";
+    browser.fill_in(form, "key", "nodepool.containership.io/disk").await;
+    browser.fill_in(form, "value", "ssd").await;
+    let effect = "all nodes of the node pool workers of the cluster prod";
+    browser.change("Add a label", effect, "Add the label").await;
+    browser.fill_in("td form", "value", "nvme").await;
+    browser.change("Change", "nvme", "Change the label").await;
+    browser.change("Delete", effect, "Delete the label").await;
+    browser.shows("There are no labels").await;
+}
+
 async fn only_looks(browser: &Browser, scene: &Scene) {
     browser.open(&page(&scene.land.cluster)).await;
     browser.shows("cluster.containership.io/zone").await;
@@ -194,7 +199,21 @@ async fn only_looks(browser: &Browser, scene: &Scene) {
     ] {
         assert!(!browser.has_button(label).await, "{label}");
     }
+    for (rest, fields) in [
+        ("/labels", json!({"key": "cluster.containership.io/a", "value": "b"})),
+        ("/upgrades", json!({"version": "v1.33.0", "timeout": "900"})),
+        ("/keys", json!({})),
+    ] {
+        let path = format!("{}{rest}", page(&scene.land.cluster));
+        assert_eq!(browser.post(&path, fields).await, 403, "{path}");
+    }
     browser.follow("v1.31.0").await;
     browser.shows("Aborted").await;
     assert!(!browser.has_button("Abort").await);
+    let here = browser.path().await;
+    for action in ["pause", "resume", "abort"] {
+        assert_eq!(browser.post(&format!("{here}/{action}"), json!({})).await, 403);
+    }
+    let pool = page(scene.land.nodes.trim_end_matches("/nodes")).replace("/node-pools/", "/pools/");
+    browser.only_reads(&pool).await;
 }

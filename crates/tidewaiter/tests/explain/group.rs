@@ -102,6 +102,11 @@ fn each_label_names_its_source_and_its_file() {
         label("tier", "the-group", "GroupKubelet", file),
     ]});
     assert_eq!(store.json("nodes", ""), expected);
+    let shown = |format: &str| text(&store.explain("nodes", &format!("-o {format}")).stdout);
+    assert_eq!(shown("jsonpath={.labels[3].key}={.labels[3].value}"), "team=red");
+    // Only a terminal has lines that are wrapped.
+    assert_eq!(shown("wide"), shown("table"));
+    assert!(shown("wide").contains("team"), "{}", shown("wide"));
 
     store.put_group("gpus", "Node", |group| {
         let group = group.set(&["spec", "machineType"], "g5.xlarge");

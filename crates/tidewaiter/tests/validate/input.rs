@@ -34,7 +34,10 @@ async fn a_flag_that_is_wrong_is_named_with_its_value_and_what_is_allowed() {
     let (url, kubeconfig) = (store.url(), store.kubeconfig(CLOSED));
     let ran = async |arguments: &[&str]| finished(command(&url, &kubeconfig, arguments)).await;
     for (arguments, words) in [
-        (&["-o", "xml"][..], &["'xml'", "--output", "table, json, yaml"][..]),
+        (
+            &["-o", "xml"][..],
+            &["'xml'", "--output", "table, wide, json, yaml"][..],
+        ),
         (&["--interval", "-5s"], &["'-5s'", "--interval", "at least 1s", "1m30s"]),
         (&["--interval", "0"], &["'0'", "--interval", "at least 1s"]),
         (&["--wait", "-1m"], &["'-1m'", "--wait", "0 or more", "1m30s"]),

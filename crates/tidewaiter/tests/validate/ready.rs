@@ -232,6 +232,9 @@ async fn an_instance_that_is_no_member_any_more_is_missed() {
     look(0, "its group's again").await;
     world.ec2.forget(&id);
     assert_eq!(look(2, "not listed").await, too_small());
+    let shown = async |format: &str| text(&world.validate(&["-o", format]).await.stdout);
+    assert_eq!(shown("jsonpath={.failures[0].message}").await, too_small().unwrap());
+    assert_eq!(shown("wide").await, shown("table").await);
 
     let missing = || Some("InstanceGroup \"nodes\" is missing from the cloud provider (region us-test-1)".to_owned());
     world.ec2.groups([workers().sizes(0, 0, 3)]);

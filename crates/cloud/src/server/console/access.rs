@@ -8,15 +8,16 @@ use serde_json::{Value, json};
 
 use super::api::Problem;
 use super::change::{Change, Review, submit};
-use super::controls::{
-    ROWS, button, end_input, end_of, ends, facts, form, input, next, select_object, table, time, with_query,
-};
+use super::controls::{ROWS, button, end_input, end_of, ends, facts, form, input, next, table, time, with_query};
 use super::directory::{Directory, has_ended};
+use super::lookup::named_ids;
 use super::page::failed;
 use super::parts::breadcrumbs;
 use super::rule::Rule;
 use super::value::{list, text};
 use super::visit::{Sent, Visit};
+use crate::models::Kind;
+use crate::server::store::BindingFilter;
 
 /// The number of rules of a role that a table shows.
 const FEW: usize = 4;
@@ -27,45 +28,68 @@ pub(super) async fn show_all(visit: Visit) -> Response {
 }
 
 async fn bindings(visit: &Visit) -> Result<Markup, Problem> {
-    let (directory, bindings) = (visit.directory().await?, visit.bindings().await?);
-    let filter = |name| visit.query.filled(name);
-    let person = filter("person").map(|name| directory.named_user(name).map_or(name, |user| text(user, "id")));
-    let has = |binding: &Value, field, wanted: Option<&str>| wanted.is_none_or(|id| text(binding, field) == id);
-    let found = bindings.all.iter().filter(|binding| {
-        // A binding of all clusters is also one of each.
-        let cluster = filter("cluster").filter(|_| !text(binding, "cluster_id").is_empty());
-        person.is_none_or(|user| directory.concerns(binding, user))
-            && has(binding, "team_id", filter("team"))
-            && has(binding, "authorization_role_id", filter("role"))
-            && has(binding, "cluster_id", cluster)
-    });
-    let skipped: usize = filter("after").and_then(|after| after.parse().ok()).unwrap_or_default();
-    let mut found: Vec<&Value> = found.skip(skipped).take(ROWS + 1).collect();
-    let has_more = found.len() > ROWS;
-    found.truncate(ROWS);
-    let shown = skipped.saturating_add(ROWS).to_string();
-    let wanted = ["person", "team", "role", "cluster"].map(|name| (name, filter(name).unwrap_or_default()));
-    let more: Vec<(&str, &str)> = wanted.into_iter().chain([("after", &*shown)]).collect();
+    let entered = ["person", "team", "role", "cluster"].map(|name| visit.query.get(name).unwrap_or_default());
+    let [person, team, role, cluster] = entered;
+    let (person_id, team_id, role_id, cluster_id) = futures::try_join!(
+        visit.id_of(Kind::User, person),
+        visit.id_of(Kind::Team, team),
+        visit.id_of(Kind::Role, role),
+        visit.id_of(Kind::Cluster, cluster)
+    )?;
+    let people: Vec<&str> = [&*person_id].into_iter().filter(|id| !id.is_empty()).collect();
+    let selected = BindingFilter {
+        people: &people,
+        team: &team_id,
+        role: &role_id,
+        cluster: &cluster_id,
+    };
+    let after = visit.query.get("after").and_then(|after| after.parse().ok());
+    let found = visit.bindings(&selected, (after.unwrap_or(i64::MIN), ROWS)).await?;
+    let directory = visit.directory(&named_ids(&found.all)).await?;
+    let (teams, roles, clusters) = futures::try_join!(
+        visit.object_field(Kind::Team, ("Team", "team", "all"), team),
+        visit.object_field(Kind::Role, ("Role", "role", "all"), role),
+        visit.object_field(Kind::Cluster, ("Cluster", "cluster", "all"), cluster)
+    )?;
+    let next = found.next.map(|next| next.to_string());
     let here = visit.page_path("access");
+    let more = |next| {
+        let query = [
+            ("person", person),
+            ("team", team),
+            ("role", role),
+            ("cluster", cluster),
+            ("after", next),
+        ];
+        with_query(&here, &query)
+    };
     Ok(html! {
         p {
             a href=(visit.page_path("access/logins")) { "SSH logins" }
             @if visit.is_admin() { " · " a href=(visit.page_path("access/grant")) { "Grant a role" } }
         }
         form.filter method="get" {
-            (input("Person (e-mail address)", "person", filter("person").unwrap_or_default()))
-            (select_object("Team", "team", "all", &directory.teams, wanted[1].1))
-            (select_object("Role", "role", "all", &directory.roles, wanted[2].1))
-            (select_object("Cluster", "cluster", "all", &directory.clusters, wanted[3].1))
+            (input("Person (e-mail address)", "person", person))
+            (teams)
+            (roles)
+            (clusters)
             button type="submit" { "Filter" }
         }
-        (bindings_table(visit, &directory, &found))
-        @if has_more { p { a rel="next" href=(with_query(&here, &more)) { "Next" } } }
+        (bindings_table(visit, &directory, found.all.iter()))
+        @if let Some(next) = &next { p { a rel="next" href=(more(next.as_str())) { "Next" } } }
     })
 }
 
 /// The bindings as a table, whose ends lead to the bindings.
-pub(super) fn bindings_table(visit: &Visit, directory: &Directory, bindings: &[&Value]) -> Markup {
+pub(super) fn bindings_table<'a>(
+    visit: &Visit,
+    directory: &Directory,
+    bindings: impl Iterator<Item = &'a Value>,
+) -> Markup {
+    let mut bindings = bindings.peekable();
+    if bindings.peek().is_none() {
+        return html! { p { "No role binding gives access." } };
+    }
     let rows = html! {
         @for binding in bindings {
             tr {
@@ -77,9 +101,6 @@ pub(super) fn bindings_table(visit: &Visit, directory: &Directory, bindings: &[&
             }
         }
     };
-    if bindings.is_empty() {
-        return html! { p { "No role binding gives access." } };
-    }
     table("Role bindings", &["Person or team", "Role", "Where", "Ends"], &rows)
 }
 
@@ -112,14 +133,11 @@ pub(super) async fn logins(visit: Visit) -> Response {
 }
 
 async fn users_with_keys(visit: &Visit) -> Result<Markup, Problem> {
-    let path = visit.list("users").query("limit", ROWS);
-    let answer = visit.api().get(match visit.query.filled("after") {
-        Some(after) => path.query("after", after),
-        None => path,
-    });
-    let answer = answer.await?;
-    let users = answer.value.as_array().into_iter().flatten();
-    let users = users.filter(|user| text(user, "role") != "read_only" && !has_ended(user, visit.session.now));
+    let answer = visit.part(visit.list("users"), ROWS).await?;
+    let users = answer
+        .items()
+        .iter()
+        .filter(|user| text(user, "role") != "read_only" && !has_ended(user, visit.session.now));
     let rows = html! {
         @for user in users {
             @for key in list(user, "ssh_keys").filter(|key| !has_ended(key, visit.session.now)) {
@@ -148,7 +166,7 @@ pub(super) async fn show(visit: Visit) -> Response {
 async fn binding(visit: &Visit) -> Result<Markup, Problem> {
     let id = visit.parameter("id");
     let binding = visit.api().get(visit.list("role-bindings").below(id)).await?.value;
-    let directory = visit.directory().await?;
+    let directory = directory_of(visit, &binding).await?;
     let here = visit.page_path(&format!("access/{id}"));
     let session = &visit.session;
     Ok(html! {
@@ -160,6 +178,14 @@ async fn binding(visit: &Visit) -> Result<Markup, Problem> {
             (button(session, &format!("{here}/withdraw"), "Withdraw the role"))
         }
     })
+}
+
+/// The objects that a binding names, and the people of its team that are shown.
+async fn directory_of(visit: &Visit, binding: &Value) -> Result<Directory, Problem> {
+    let mut ids = named_ids([binding]);
+    let named = visit.directory(&ids).await?;
+    ids.extend(named.people_of(binding).take(ROWS));
+    visit.directory(&ids).await
 }
 
 /// A binding, or one that does not exist yet.
@@ -187,17 +213,7 @@ fn described(visit: &Visit, directory: &Directory, binding: &Value) -> Markup {
 }
 
 pub(super) async fn grant_form(visit: Visit) -> Response {
-    let content = visit.names().await.map(|directory| {
-        let selected = |name| visit.query.get(name).unwrap_or_default();
-        let fields = html! {
-            p { "The role is for a person or for a team." }
-            (input("Person (e-mail address)", "person", selected("person")))
-            (select_object("Team", "team", "none", &directory.teams, selected("team")))
-            (select_object("Role", "role", "choose a role", &directory.roles, selected("role")))
-            (select_object("Cluster", "cluster", "all clusters", &directory.clusters, selected("cluster")))
-            (input("Namespace (empty: all)", "namespace", ""))
-            (end_input(""))
-        };
+    let content = grant_fields(&visit).await.map(|fields| {
         form(
             &visit.session,
             &visit.page_path("access/grant"),
@@ -205,26 +221,37 @@ pub(super) async fn grant_form(visit: Visit) -> Response {
             &fields,
         )
     });
-    visit.page("Grant a role", content)
+    visit.admin_page("Grant a role", content)
+}
+
+async fn grant_fields(visit: &Visit) -> Result<Markup, Problem> {
+    let selected = |name| visit.query.get(name).unwrap_or_default();
+    let (teams, roles, clusters) = futures::try_join!(
+        visit.object_field(Kind::Team, ("Team", "team", "none"), selected("team")),
+        visit.object_field(Kind::Role, ("Role", "role", "choose a role"), selected("role")),
+        visit.object_field(
+            Kind::Cluster,
+            ("Cluster", "cluster", "all clusters"),
+            selected("cluster")
+        )
+    )?;
+    Ok(html! {
+        p { "The role is for a person or for a team." }
+        (input("Person (e-mail address)", "person", selected("person")))
+        (teams)
+        (roles)
+        (clusters)
+        (input("Namespace (empty: all)", "namespace", ""))
+        (end_input(""))
+    })
 }
 
 pub(super) async fn grant(sent: Sent) -> Response {
     let visit = &sent.visit;
-    let directory = match visit.directory().await {
-        Ok(directory) => directory,
+    let (binding, directory) = match granted(&sent).await {
+        Ok(granted) => granted,
         Err(problem) => return failed(Some(&visit.session), &problem),
     };
-    let field = |name| sent.form.filled(name);
-    let person = field("person").map(|name| directory.named_user(name).map_or(name, |user| text(user, "id")));
-    let binding = json!({
-        "type": if field("team").is_some() { "TeamBinding" } else { "UserBinding" },
-        "user_id": person,
-        "team_id": field("team"),
-        "authorization_role_id": field("role"),
-        "cluster_id": field("cluster"),
-        "namespace": field("namespace"),
-        "expires_at": end_of(&sent.form),
-    });
     let change = Change {
         method: Method::POST,
         path: visit.list("role-bindings"),
@@ -233,6 +260,29 @@ pub(super) async fn grant(sent: Sent) -> Response {
     };
     let review = async { Ok(Review::new("Grant the role", described(visit, &directory, &binding))) };
     submit((&visit.session, Some(&visit.place)), &sent.form, change, review).await
+}
+
+/// The role binding that a form describes, and the objects that it names.
+async fn granted(sent: &Sent) -> Result<(Value, Directory), Problem> {
+    let (visit, field) = (&sent.visit, |name| sent.form.get(name).unwrap_or_default());
+    let (person, team, role, cluster) = futures::try_join!(
+        visit.id_of(Kind::User, field("person")),
+        visit.id_of(Kind::Team, field("team")),
+        visit.id_of(Kind::Role, field("role")),
+        visit.id_of(Kind::Cluster, field("cluster"))
+    )?;
+    let filled = |id: String| Some(id).filter(|id| !id.is_empty());
+    let binding = json!({
+        "type": if team.is_empty() { "UserBinding" } else { "TeamBinding" },
+        "user_id": filled(person),
+        "team_id": filled(team),
+        "authorization_role_id": filled(role),
+        "cluster_id": filled(cluster),
+        "namespace": sent.form.filled("namespace"),
+        "expires_at": end_of(&sent.form),
+    });
+    let directory = directory_of(visit, &binding).await?;
+    Ok((binding, directory))
 }
 
 pub(super) async fn set_end(sent: Sent) -> Response {
@@ -257,7 +307,7 @@ async fn change(sent: &Sent, method: Method, body: Option<Value>, title: &str, e
     let path = visit.list("role-bindings").below(visit.parameter("id"));
     let review = async {
         let answer = visit.api().get(path.clone()).await?;
-        let directory = visit.directory().await?;
+        let directory = directory_of(visit, &answer.value).await?;
         let end = body
             .as_ref()
             .map(|end| html! { p { "The new end: " (ends(end, visit.session.now)) } });

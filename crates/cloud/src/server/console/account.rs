@@ -13,21 +13,22 @@ use super::fields::FormFields;
 use super::page::{Page, failed, problem};
 use super::parts::{changed, done};
 use super::providers::LINKED;
+use super::second_factor;
 use super::session::{Posted, Session};
 use super::value::text;
 use crate::client::Path;
 
-const HERE: &str = "/account";
+pub(super) const HERE: &str = "/account";
 /// The name of the token of a login.
 const LOGIN: &str = "login";
 const DAY: u32 = 24 * 60 * 60;
 
 /// A path of the account in the API.
-fn path<const N: usize>(segments: [&str; N]) -> Path {
+pub(super) fn path<const N: usize>(segments: [&str; N]) -> Path {
     segments.into_iter().fold(Path::new(["account"]), Path::below)
 }
 
-fn page<'a>(session: &'a Session, title: &'a str, status: StatusCode) -> Page<'a> {
+pub(super) fn page<'a>(session: &'a Session, title: &'a str, status: StatusCode) -> Page<'a> {
     Page {
         title,
         session: Some(session),
@@ -47,6 +48,7 @@ pub(super) async fn show(session: Session, RawQuery(query): RawQuery) -> Respons
 async fn content(session: &Session) -> Result<Markup, Problem> {
     let account = session.api.get(path([])).await?.value;
     let keys = session.api.all(path(["ssh_keys"])).await?;
+    let security_keys = session.api.get(path(["security-keys"])).await?.value;
     let tokens = session.api.get(path(["tokens"])).await?.value;
     let end = text(&account, "expires_at");
     Ok(html! {
@@ -57,6 +59,7 @@ async fn content(session: &Session) -> Result<Markup, Problem> {
         ]))
         (profile(session, &account))
         (password(session))
+        (second_factor::section(session, &security_keys))
         (ssh_keys(session, &keys))
         (token_list(session, &tokens))
     })
@@ -134,7 +137,7 @@ fn token_list(session: &Session, tokens: &Value) -> Markup {
 }
 
 /// A change of the account, after which its page is shown.
-fn change(method: Method, path: Path, body: Option<Value>) -> Change {
+pub(super) fn change(method: Method, path: Path, body: Option<Value>) -> Change {
     Change {
         method,
         path,

@@ -21,6 +21,7 @@ use crate::server::Error;
 use crate::server::http::call::OfPage;
 use crate::server::http::errors::busy;
 use crate::server::refusal::Refusal;
+use crate::server::store::StoreError;
 
 /// The maximum size of all responses that a page reads, in bytes.
 const MAX_READ: usize = 8 * 1024 * 1024;
@@ -56,6 +57,13 @@ pub(super) struct Answer {
     pub(super) etag: Option<String>,
     /// The cursor of the next page of a list.
     pub(super) after: Option<String>,
+}
+
+impl Answer {
+    /// The items of a list.
+    pub(super) fn items(&self) -> &[Value] {
+        self.value.as_array().map(Vec::as_slice).unwrap_or_default()
+    }
 }
 
 /// A refusal of the API, for the person who asked.
@@ -101,11 +109,6 @@ impl Api {
 
     /// Reads a list, page by page.
     pub(super) async fn all(&self, path: Path) -> Result<Vec<Value>, Problem> {
-        self.all_with(path, &[]).await
-    }
-
-    /// Reads a list, and keeps only these fields of its items, or all without any.
-    pub(super) async fn all_with(&self, path: Path, fields: &[&str]) -> Result<Vec<Value>, Problem> {
         let mut items = Vec::new();
         let mut after = None;
         loop {
@@ -116,9 +119,6 @@ impl Api {
             });
             let answer = answer.await?;
             if let Value::Array(mut page) = answer.value {
-                for item in page.iter_mut().filter_map(Value::as_object_mut) {
-                    item.retain(|name, _| fields.is_empty() || fields.contains(&name.as_str()));
-                }
                 items.append(&mut page);
             }
             after = answer.after;
@@ -217,17 +217,8 @@ impl Problem {
 
 /// The object; `None` only if it does not exist.
 pub(super) fn if_found<T>(read: Result<T, Problem>) -> Result<Option<T>, Problem> {
-    unless(StatusCode::NOT_FOUND, read)
-}
-
-/// The object; `None` only if it is too large for the page.
-pub(super) fn if_fits<T>(read: Result<T, Problem>) -> Result<Option<T>, Problem> {
-    unless(TOO_LARGE, read)
-}
-
-fn unless<T>(status: StatusCode, read: Result<T, Problem>) -> Result<Option<T>, Problem> {
     match read {
-        Err(problem) if problem.status == status => Ok(None),
+        Err(problem) if problem.status == StatusCode::NOT_FOUND => Ok(None),
         read => read.map(Some),
     }
 }
@@ -245,6 +236,12 @@ impl From<Error> for Problem {
     }
 }
 
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Error::from(error).into()
+    }
+}
+
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         Self {
@@ -255,12 +252,12 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// The value of `after` in the location of the next page.
+/// The value of `after` in the location of the next page; of the audit log, that of `before`.
 fn cursor(link: &str) -> Option<String> {
     let (_, query) = link.strip_prefix('<')?.split_once('>')?.0.split_once('?')?;
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
     pairs
-        .find(|(name, _)| name == "after")
+        .find(|(name, _)| name == "after" || name == "before")
         .map(|(_, value)| value.into_owned())
 }
 
@@ -283,22 +280,12 @@ mod tests {
         assert!(refused.message.contains("tidewaiter cloud get"), "{}", refused.message);
     }
 
-    #[tokio::test]
-    async fn a_list_is_read_with_the_fields_that_a_page_uses() {
-        let router = Router::new().route("/v3/users", get(|| async { r#"[{"id": "a", "ssh_keys": []}]"# }));
-        let api = Api::new(&router, None, &HeaderMap::new());
-        let users = api.all_with(Path::new(["users"]), &["id", "name"]).await.unwrap();
-        assert_eq!(users, [serde_json::json!({"id": "a"})]);
-    }
-
     #[test]
-    fn only_what_does_not_exist_or_fit_is_absent() {
+    fn only_what_does_not_exist_is_absent() {
         let refused = |status| Err::<(), _>(Problem::from(Refusal::new(status, "refused")));
         assert_eq!(if_found(refused(StatusCode::NOT_FOUND)).unwrap(), None);
-        assert_eq!(if_fits(refused(TOO_LARGE)).unwrap(), None);
-        for status in [StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS] {
+        for status in [StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS, TOO_LARGE] {
             assert_eq!(if_found(refused(status)).unwrap_err().status, status);
-            assert_eq!(if_fits(refused(status)).unwrap_err().status, status);
         }
     }
 }

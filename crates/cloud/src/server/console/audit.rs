@@ -6,7 +6,7 @@ use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::api::{Api, Problem};
+use super::api::{Answer, Api, Problem};
 use super::controls::{ROWS, input, table, time, with_query};
 use super::directory::Directory;
 use super::fields::FormFields;
@@ -15,80 +15,15 @@ use super::session::Session;
 use super::value::text;
 use super::visit::Visit;
 use crate::client::Path;
+use crate::models::Kind;
 
-/// The number of changes that one page of the log reads at most, and at a time.
-const MAX_READ: usize = 5_000;
-const BATCH: usize = 1_000;
-
-/// The part of the log that a page shows.
-struct Part {
-    rows: Vec<Value>,
-    /// The number of the change before which the next part begins.
-    before: Option<String>,
-}
-
-/// The filters of a page.
-struct Filter<'a> {
-    actor: Option<&'a str>,
-    kind: Option<&'a str>,
-    since: Option<&'a str>,
-}
-
-impl<'a> Filter<'a> {
-    fn of(query: &'a FormFields, directory: Option<&'a Directory>) -> Self {
-        let person = |name| directory?.named_user(name).map(|user| text(user, "id"));
-        let actor = query.filled("actor");
-        Self {
-            actor: actor.map(|name| person(name).unwrap_or(name)),
-            kind: query.filled("kind"),
-            since: query.filled("since"),
-        }
-    }
-
-    fn has(&self, row: &Value) -> bool {
-        let actor = text(row, "actor");
-        let is_actor = |wanted: &str| actor == wanted || actor.split_once(':').is_some_and(|(_, id)| id == wanted);
-        self.actor.is_none_or(is_actor) && self.kind.is_none_or(|kind| text(row, "kind") == kind)
-    }
-
-    /// Returns true if the change is older than all that are wanted. A date is the beginning of the times of its day.
-    fn ends_before(&self, row: &Value) -> bool {
-        self.since.is_some_and(|since| text(row, "at") < since)
-    }
-}
-
-/// Reads the log at `path` until a page is full.
-async fn read(api: &Api, path: Path, before: Option<&str>, filter: &Filter<'_>) -> Result<Part, Problem> {
-    let mut part = Part {
-        rows: Vec::new(),
-        before: before.map(str::to_owned),
-    };
-    for _ in 0..MAX_READ / BATCH {
-        let batch = path.clone().query("limit", BATCH);
-        let answer = api.get(match &part.before {
-            Some(before) => batch.query("before", before),
-            None => batch,
-        });
-        let rows = answer.await?.value;
-        let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
-        let is_end = rows.is_empty();
-        for row in rows {
-            if filter.ends_before(row) {
-                return Ok(Part { before: None, ..part });
-            }
-            if filter.has(row) {
-                part.rows.push(row.clone());
-            }
-            part.before = row.get("id").map(Value::to_string);
-            if part.rows.len() == ROWS {
-                return Ok(part);
-            }
-        }
-        if is_end {
-            return Ok(Part { before: None, ..part });
-        }
-    }
-    Ok(part)
+/// Reads the part of the log at `path` that the query of a page selects, with the changes of `actor`.
+async fn read(api: &Api, path: Path, query: &FormFields, actor: &str) -> Result<Answer, Problem> {
+    let selected = ["before", "kind", "since"].map(|name| (name, query.get(name).unwrap_or_default()));
+    let selected = selected.into_iter().chain([("actor", actor)]);
+    let filled = selected.filter(|(_, value)| !value.is_empty());
+    api.get(filled.fold(path.query("limit", ROWS), |path, (name, value)| path.query(name, value)))
+        .await
 }
 
 pub(super) async fn show(visit: Visit) -> Response {
@@ -97,11 +32,13 @@ pub(super) async fn show(visit: Visit) -> Response {
 }
 
 async fn of_organization(visit: &Visit) -> Result<Markup, Problem> {
-    // First, because only admins may read it.
-    visit.api().get(visit.list("audit").query("limit", 1)).await?;
-    let directory = visit.names().await?;
-    let filter = Filter::of(&visit.query, Some(&directory));
-    let part = read(visit.api(), visit.list("audit"), visit.query.filled("before"), &filter).await?;
+    let actor = visit
+        .id_of(Kind::User, visit.query.get("actor").unwrap_or_default())
+        .await?;
+    let part = read(visit.api(), visit.list("audit"), &visit.query, &actor).await?;
+    let ids = |row| [id_of_actor(text(row, "actor")), text(row, "object_id")];
+    let ids: Vec<&str> = part.items().iter().flat_map(ids).collect();
+    let directory = visit.directory(&ids).await?;
     Ok(content(
         &visit.page_path("audit"),
         &visit.query,
@@ -113,8 +50,8 @@ async fn of_organization(visit: &Visit) -> Result<Markup, Problem> {
 /// The log of what belongs to no organization.
 pub(super) async fn of_server(session: Session, RawQuery(query): RawQuery) -> Response {
     let query = FormFields::parse(query.unwrap_or_default().as_bytes());
-    let filter = Filter::of(&query, None);
-    let part = read(&session.api, Path::new(["audit"]), query.filled("before"), &filter).await;
+    let actor = query.get("actor").unwrap_or_default();
+    let part = read(&session.api, Path::new(["audit"]), &query, actor).await;
     let page = Page {
         title: "Audit of the server",
         session: Some(&session),
@@ -127,12 +64,12 @@ pub(super) async fn of_server(session: Session, RawQuery(query): RawQuery) -> Re
     }
 }
 
-fn content(here: &str, query: &FormFields, part: &Part, directory: Option<&Directory>) -> Markup {
+fn content(here: &str, query: &FormFields, part: &Answer, directory: Option<&Directory>) -> Markup {
     let value = |name| query.get(name).unwrap_or_default();
     let filters = ["actor", "kind", "since"].map(|name| (name, value(name)));
     let name = |id: &str| directory.map_or_else(|| html! { code { (id) } }, |directory| directory.link(id));
     let rows = html! {
-        @for row in &part.rows {
+        @for row in part.items() {
             tr {
                 td { (time(text(row, "at"))) }
                 td { (actor(text(row, "actor"), name)) " " small { (text(row, "address")) } }
@@ -156,7 +93,7 @@ fn content(here: &str, query: &FormFields, part: &Part, directory: Option<&Direc
             button type="submit" { "Filter" }
         }
         (table("Audit log", &["Time", "Actor", "Action", "Object", "Change"], &rows))
-        @if let Some(before) = &part.before {
+        @if let Some(before) = &part.after {
             @let path = with_query(here, &filters);
             p { a rel="next" href={ (path) "&before=" (before) } { "Older" } }
         }
@@ -165,10 +102,15 @@ fn content(here: &str, query: &FormFields, part: &Part, directory: Option<&Direc
 
 /// The author of a change: `user:ID`, `service_account:ID`, `cluster:ID` or a word.
 fn actor(actor: &str, name: impl Fn(&str) -> Markup) -> Markup {
-    let Some((_, id)) = actor.split_once(':') else {
-        return html! { (actor) };
-    };
-    name(id)
+    match id_of_actor(actor) {
+        "" => html! { (actor) },
+        id => name(id),
+    }
+}
+
+/// The id of the author of a change; empty if it has none.
+fn id_of_actor(actor: &str) -> &str {
+    actor.split_once(':').map_or("", |(_, id)| id)
 }
 
 fn pretty(row: &Value, field: &str) -> String {

@@ -1,21 +1,19 @@
 //! The catalogue of plugins: versions, the clusters that have them, and their manifests for operators.
 
 use axum::response::Response;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::api::{Problem, TOO_LARGE, if_found};
+use super::api::{Problem, TOO_LARGE};
 use super::controls::{facts, next, table};
 use super::parts::breadcrumbs;
 use super::value::{list, text};
 use super::visit::Visit;
 use crate::client::Path;
 
-/// The number of clusters whose plugins a page shows, and of those that are read at once.
+/// The number of clusters whose plugins a page shows.
 const CLUSTERS: usize = 50;
-const AT_ONCE: usize = 8;
 /// The maximum size of a document in a page, in bytes.
 const MAX_SHOWN: usize = 256 * 1024;
 
@@ -73,13 +71,8 @@ async fn definition(visit: &Visit) -> Result<Markup, Problem> {
             }
         }
     };
-    let path = visit.list("clusters").query("limit", CLUSTERS);
-    let answer = visit.api().get(match visit.query.filled("after") {
-        Some(after) => path.query("after", after),
-        None => path,
-    });
-    let answer = answer.await?;
-    let installed = installed(visit, answer.value.as_array().map(Vec::as_slice).unwrap_or_default()).await?;
+    let answer = visit.part(visit.list("clusters"), CLUSTERS).await?;
+    let installed = installed(visit, answer.items()).await?;
     Ok(html! {
         (breadcrumbs(&[(&*visit.page_path("catalogue"), "Catalogue")]))
         (facts(&[
@@ -96,17 +89,12 @@ async fn definition(visit: &Visit) -> Result<Markup, Problem> {
 
 /// The rows of the clusters that have the plugin of the page.
 async fn installed(visit: &Visit, clusters: &[Value]) -> Result<Markup, Problem> {
-    let plugins = |cluster: Value| async move {
-        let path = visit.list("clusters").below(text(&cluster, "id")).below("plugins");
-        // A cluster that is deleted meanwhile has none.
-        let plugins = if_found(visit.api().all(path).await)?.unwrap_or_default();
-        Ok::<_, Problem>((cluster, plugins))
-    };
-    let reads: Vec<_> = clusters.iter().cloned().map(plugins).collect();
-    let found: Vec<(Value, Vec<Value>)> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+    let ids: Vec<&str> = clusters.iter().map(|cluster| text(cluster, "id")).collect();
+    let found = visit.plugins(&ids, visit.parameter("implementation")).await?;
+    let has = |cluster: &Value, of: &str, plugin: &Value| of == text(cluster, "id") && is_shown(visit, plugin);
     Ok(html! {
-        @for (cluster, plugins) in &found {
-            @for plugin in plugins.iter().filter(|plugin| is_shown(visit, plugin)) {
+        @for cluster in clusters {
+            @for (_, plugin) in found.iter().filter(|(of, plugin)| has(cluster, of, plugin)) {
                 tr {
                     td { (visit.link("clusters", cluster)) }
                     td { (text(plugin, "version")) }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::api::{Answer, Problem};
 use super::clusters::{report, status};
-use super::controls::{ROWS, facts, next, table, time};
+use super::controls::{ROWS, facts, next, table, time, with_query};
 use super::labels::{Labelled, labels_table};
 use super::page::failed;
 use super::parts::{ago, breadcrumbs, live};
@@ -24,7 +24,8 @@ struct Found {
     labels: Vec<Value>,
     policies: Vec<Value>,
     plugins: Vec<Value>,
-    upgrades: Vec<Value>,
+    /// The last ones, and the position before which there are more.
+    upgrades: (Vec<Value>, Option<i64>),
     /// Only admins may list them.
     keys: Vec<Value>,
     report: Option<Value>,
@@ -51,16 +52,6 @@ pub(super) async fn read(visit: &Visit, path: Path) -> Result<Value, Problem> {
     Ok(visit.api().get(path).await?.value)
 }
 
-/// A page of a list of nodes, and the link to the next one.
-pub(super) async fn nodes(visit: &Visit, list: Path) -> Result<Answer, Problem> {
-    let list = list.query("limit", ROWS);
-    let page = match visit.query.filled("after") {
-        Some(after) => list.query("after", after),
-        None => list,
-    };
-    visit.api().get(page).await
-}
-
 async fn everything(visit: &Visit) -> Result<Found, Problem> {
     let path = path(visit);
     // First, so that a cluster that does not exist is one request.
@@ -79,7 +70,11 @@ async fn everything(visit: &Visit) -> Result<Found, Problem> {
         all("autoscaling-policies"),
         all("plugins")
     )?;
-    let (upgrades, keys, nodes) = futures::try_join!(all("upgrades"), keys, nodes(visit, path.clone().below("nodes")))?;
+    let (upgrades, keys, nodes) = futures::try_join!(
+        visit.upgrades(text(&cluster, "id")),
+        keys,
+        visit.part(path.clone().below("nodes"), ROWS)
+    )?;
     let report = report(visit, path).await?;
     Ok(Found {
         cluster,
@@ -110,7 +105,11 @@ fn content(visit: &Visit, found: &Found) -> Markup {
             h2 id="pools" { "Node pools" }
             (live("pool-list", &pools_table(visit, &found.pools)))
             h2 id="upgrades" { "Upgrades" }
-            (live("upgrade-list", &upgrades::upgrades_table(visit, &found.upgrades)))
+            (live("upgrade-list", &upgrades::upgrades_table(visit, &found.upgrades.0)))
+            @if let Some(older) = found.upgrades.1 {
+                @let path = with_query(&here(visit, ""), &[("older", &*older.to_string())]);
+                p { a rel="next" href=(path) { "Older upgrades" } }
+            }
             (upgrades::create_form(visit))
             h2 id="nodes" { "Nodes" }
             (live("node-list", &nodes_table(&found.nodes, &found.pools, visit)))
@@ -194,7 +193,7 @@ pub(super) fn autoscaling(pool: &Value) -> Markup {
 
 /// The nodes of a page of a list.
 pub(super) fn nodes_table(nodes: &Answer, pools: &[Value], visit: &Visit) -> Markup {
-    let nodes = nodes.value.as_array().map(Vec::as_slice).unwrap_or_default();
+    let nodes = nodes.items();
     let pool = |node: &Value| pools.iter().find(|pool| text(pool, "id") == text(node, "node_pool_id"));
     let rows = html! {
         @for node in nodes {

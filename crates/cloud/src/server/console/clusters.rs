@@ -4,28 +4,22 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use axum::response::Response;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::Console;
-use super::api::{Problem, if_fits, if_found};
+use super::api::{Problem, if_found};
 use super::controls::{next, table};
 use super::parts::{ago, badge, live};
 use super::report::synced;
-use super::upgrades::{in_progress, upgrade_badge};
+use super::upgrades::upgrade_badge;
 use super::value::text;
 use super::visit::Visit;
 use crate::client::Path;
 use crate::reports::{agents, held, plugins};
 
-/// The clusters of a page. Each takes one more request, for its upgrades.
+/// The number of clusters of a page, whose reports may be large.
 const ROWS: usize = 25;
-/// The number of requests for upgrades at once.
-const AT_ONCE: usize = 8;
-
-/// A cluster and its upgrade in progress.
-type Row = (Value, Option<Value>);
 
 /// The report of the coordinator about the cluster at `path`; `None` before its first report.
 pub(super) async fn report(visit: &Visit, path: Path) -> Result<Option<Value>, Problem> {
@@ -49,38 +43,24 @@ pub(super) async fn show(visit: Visit) -> Response {
 }
 
 async fn content(visit: &Visit) -> Result<Markup, Problem> {
-    let page = visit.list("clusters").query("limit", ROWS);
-    let answer = visit.api().get(match visit.query.filled("after") {
-        Some(after) => page.query("after", after),
-        None => page,
-    });
-    let mut answer = answer.await?;
-    let clusters = answer.value.as_array_mut().map(std::mem::take).unwrap_or_default();
-    let reads: Vec<_> = clusters.into_iter().map(|cluster| row(visit, cluster)).collect();
-    let rows: Vec<Row> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
-    // Last, because the other requests fail once these are too large.
-    let reports = reports(visit).await?;
+    let answer = visit.part(visit.list("clusters"), ROWS).await?;
+    let clusters = answer.items();
+    let ids: Vec<&str> = clusters.iter().map(|cluster| text(cluster, "id")).collect();
+    let (reports, upgrades) = futures::try_join!(visit.reports(&ids), visit.open_upgrades(&ids))?;
     Ok(html! {
-        (live("clusters", &clusters_table(visit, &rows, reports.as_ref())))
+        (live("clusters", &clusters_table(visit, clusters, &reports, &upgrades)))
         (next(&visit.page_path("clusters"), answer.after.as_deref()))
         @if visit.is_admin() { p { a.button href=(visit.page_path("attach")) { "Attach a cluster" } } }
     })
 }
 
-async fn row(visit: &Visit, cluster: Value) -> Result<Row, Problem> {
-    let path = visit.list("clusters").below(text(&cluster, "id")).below("upgrades");
-    let upgrades = if_found(visit.api().all(path).await)?.unwrap_or_default();
-    Ok((cluster, upgrades.into_iter().rfind(in_progress)))
-}
-
-/// The last reports of all clusters, by the ids of these; `None` if they are too large for a page.
-async fn reports(visit: &Visit) -> Result<Option<HashMap<String, Value>>, Problem> {
-    let by_id = |report: Value| (text(&report, "cluster_id").to_owned(), report);
-    let reports = if_fits(visit.api().all(visit.list("reports")).await)?;
-    Ok(reports.map(|reports| reports.into_iter().map(by_id).collect()))
-}
-
-fn clusters_table(visit: &Visit, rows: &[Row], reports: Option<&HashMap<String, Value>>) -> Markup {
+/// The clusters, with their reports and their upgrades that have not ended.
+fn clusters_table(
+    visit: &Visit,
+    clusters: &[Value],
+    reports: &HashMap<String, Value>,
+    upgrades: &HashMap<String, Value>,
+) -> Markup {
     let headers = [
         "Name",
         "Health",
@@ -94,9 +74,9 @@ fn clusters_table(visit: &Visit, rows: &[Row], reports: Option<&HashMap<String, 
         "Upgrade",
     ];
     let markup = html! {
-        @for (cluster, upgrade) in rows {
+        @for cluster in clusters {
             @let id = text(cluster, "id");
-            @let report = reports.and_then(|reports| reports.get(id)).unwrap_or(&Value::Null);
+            @let report = reports.get(id).unwrap_or(&Value::Null);
             tr {
                 td { a href=(visit.page_path(&format!("clusters/{id}"))) title=(id) { (text(cluster, "name")) } }
                 td { (status(cluster)) }
@@ -108,7 +88,7 @@ fn clusters_table(visit: &Visit, rows: &[Row], reports: Option<&HashMap<String, 
                 td { (agents(report).unwrap_or_default()) }
                 td { (ago(text(report, "reported_at"), visit.session.now)) }
                 td {
-                    @if let Some(upgrade) = upgrade {
+                    @if let Some(upgrade) = upgrades.get(id) {
                         @let path = visit.page_path(&format!("clusters/{id}/upgrades/{}", text(upgrade, "id")));
                         a href=(path) { (text(upgrade, "targetVersion")) } " " (upgrade_badge(upgrade))
                     }
@@ -117,10 +97,7 @@ fn clusters_table(visit: &Visit, rows: &[Row], reports: Option<&HashMap<String, 
         }
     };
     html! {
-        @if reports.is_none() {
-            p.hint { "The reports are too large for a page: run " code { "tidewaiter cloud get clusters" } "." }
-        }
-        @if rows.is_empty() { p.empty { "There are no clusters." } } @else { (table("Clusters", &headers, &markup)) }
+        @if clusters.is_empty() { p.empty { "There are no clusters." } } @else { (table("Clusters", &headers, &markup)) }
     }
 }
 

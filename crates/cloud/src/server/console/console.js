@@ -1,4 +1,5 @@
-// Follows the changes of a page and shows times in the zone of the browser. Each page works without it.
+// Follows the changes of a page, shows times in the zone of the browser, and asks security keys. Each page works
+// without it, except for these keys.
 //
 // An element with `data-live` and an id is replaced by the one of the same page as the server renders it now, when the
 // stream that an element names in `data-stream` reports a change, and from time to time. It never replaces what a
@@ -158,6 +159,32 @@
       if (!document.hidden) schedule();
       poll();
     }, time * (0.75 + Math.random() / 2));
+  }
+
+  // The answer of a security key to the options of a form, as text.
+  async function answered({ ceremony, options }) {
+    const json = JSON.parse(options);
+    const credential = ceremony === "create"
+      ? await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(json) })
+      : await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(json) });
+    return JSON.stringify(credential);
+  }
+
+  for (const form of document.querySelectorAll("form[data-ceremony]")) {
+    const isKnown = window.PublicKeyCredential?.parseCreationOptionsFromJSON !== undefined;
+    form.hidden = false;
+    const status = form.querySelector("[role=status]");
+    if (!isKnown) status.textContent = "This browser is too old for security keys.";
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (!isKnown) return;
+      try {
+        form.elements.namedItem("credential").value = await answered(form.dataset);
+        form.submit();
+      } catch (error) {
+        status.textContent = `The security key was not used (${error.name}). Try again.`;
+      }
+    });
   }
 
   for (const element of lives()) rendered.set(element.id, element.innerHTML);

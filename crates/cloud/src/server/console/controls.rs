@@ -68,12 +68,6 @@ pub(super) fn select<'a>(
     }
 }
 
-/// A list of objects by their names, after an option for none of them.
-pub(super) fn select_object(label: &str, name: &str, none: &str, objects: &[Value], selected: &str) -> Markup {
-    let objects = objects.iter().map(|object| (text(object, "id"), text(object, "name")));
-    select(label, name, [("", none)].into_iter().chain(objects), selected)
-}
-
 /// A form that begins a change.
 pub(super) fn form(session: &Session, path: &str, button: &str, fields: &Markup) -> Markup {
     html! {

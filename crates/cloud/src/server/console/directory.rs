@@ -1,126 +1,98 @@
 //! The people, teams, roles and clusters of an organization, by whose names pages refer to them; and the role bindings
 //! among them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::api::{Api, Problem};
 use super::value::{list, text};
 use crate::client::Path;
+use crate::models::Kind;
 use crate::models::values::EndTime;
+use crate::server::store::Row;
 
-/// The fields of its objects that pages use. The last one, the rules of roles, is kept only where they are shown.
-static FIELDS: [&str; 7] = ["id", "name", "email", "role", "user_ids", "user_ends", "rules"];
+/// The fields of its objects that pages use.
+static FIELDS: [&str; 4] = ["name", "email", "user_ids", "rules"];
 
 /// The path of an organization in the API.
 pub(super) fn organization(id: &str) -> Path {
     Path::new(["organizations", id])
 }
 
-/// The objects that bindings and audit rows name.
+/// The objects that a page names, by their ids.
 pub(super) struct Directory {
     organization: String,
-    pub(super) users: Vec<Value>,
-    pub(super) teams: Vec<Value>,
-    pub(super) roles: Vec<Value>,
-    pub(super) clusters: Vec<Value>,
-    /// The list and the index of each object, by its id.
-    places: HashMap<String, (Section, usize)>,
-}
-
-/// A list of a directory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Section {
-    People,
-    Teams,
-    Roles,
-    Clusters,
+    objects: BTreeMap<String, (Kind, Value)>,
 }
 
 /// Role bindings, and the time at which they are judged.
 pub(super) struct Bindings {
     pub(super) all: Vec<Value>,
-    now: Timestamp,
+    /// The position after which more of them begin.
+    pub(super) next: Option<i64>,
+    pub(super) now: Timestamp,
 }
 
 impl Directory {
-    /// Reads the lists of an organization, with the rules of roles if `has_rules`.
-    pub(super) async fn read(api: &Api, id: &str, has_rules: bool) -> Result<Self, Problem> {
-        let fields = if has_rules { &FIELDS[..] } else { &FIELDS[..6] };
-        let all = |segment| api.all_with(organization(id).below(segment), fields);
-        let (users, teams) = futures::try_join!(all("users"), all("teams"))?;
-        let (roles, clusters) = futures::try_join!(all("roles"), all("clusters"))?;
-        Ok(Self::new(id, [users, teams, roles, clusters]))
-    }
-
-    fn new(id: &str, [users, teams, roles, clusters]: [Vec<Value>; 4]) -> Self {
-        let mut places = HashMap::new();
-        let sections = [Section::People, Section::Teams, Section::Roles, Section::Clusters];
-        for (section, objects) in sections.into_iter().zip([&users, &teams, &roles, &clusters]) {
-            let objects = objects.iter().enumerate();
-            places.extend(objects.map(|(index, object)| (text(object, "id").to_owned(), (section, index))));
-        }
+    /// The objects in `rows`.
+    pub(super) fn new(organization: &str, rows: Vec<Row>) -> Self {
+        let object = |row: Row| {
+            let mut spec = row.kind.current(row.spec);
+            spec.retain(|field, _| FIELDS.contains(&field.as_str()));
+            spec.insert("id".to_owned(), Value::from(&*row.id));
+            (row.id, (row.kind, Value::Object(spec)))
+        };
         Self {
-            organization: id.to_owned(),
-            users,
-            teams,
-            roles,
-            clusters,
-            places,
+            organization: organization.to_owned(),
+            objects: rows.into_iter().map(object).collect(),
         }
     }
 
     /// A directory of teams and roles.
     #[cfg(test)]
     pub(super) fn of(teams: Value, roles: Value) -> Self {
-        let objects = |list: Value| serde_json::from_value(list).unwrap_or_default();
-        Self::new("acme", [Vec::new(), objects(teams), objects(roles), Vec::new()])
-    }
-
-    fn find(&self, id: &str) -> Option<(Section, &Value)> {
-        let (section, index) = *self.places.get(id)?;
-        let objects = match section {
-            Section::People => &self.users,
-            Section::Teams => &self.teams,
-            Section::Roles => &self.roles,
-            Section::Clusters => &self.clusters,
+        let objects = |kind, list: Value| {
+            let list: Vec<Value> = serde_json::from_value(list).unwrap_or_default();
+            list.into_iter()
+                .map(move |object| (text(&object, "id").to_owned(), (kind, object)))
         };
-        Some((section, objects.get(index)?))
+        Self {
+            organization: "acme".to_owned(),
+            objects: objects(Kind::Team, teams).chain(objects(Kind::Role, roles)).collect(),
+        }
     }
 
-    fn in_section(&self, section: Section, id: &str) -> Option<&Value> {
-        self.find(id)
-            .filter(|(found, _)| *found == section)
-            .map(|(_, object)| object)
+    fn of_kind(&self, kind: Kind, id: &str) -> Option<&Value> {
+        let (found, object) = self.objects.get(id)?;
+        (*found == kind).then_some(object)
     }
 
-    pub(super) fn user(&self, id: &str) -> Option<&Value> {
-        self.in_section(Section::People, id)
+    /// The name of an object.
+    pub(super) fn name(&self, id: &str) -> Option<&str> {
+        self.objects.get(id).map(|(_, object)| text(object, "name"))
     }
 
     pub(super) fn role(&self, id: &str) -> Option<&Value> {
-        self.in_section(Section::Roles, id)
+        self.of_kind(Kind::Role, id)
     }
 
-    /// The user with this e-mail address or id.
-    pub(super) fn named_user(&self, name: &str) -> Option<&Value> {
-        let has_name = |user: &&Value| text(user, "email").eq_ignore_ascii_case(name);
-        self.user(name).or_else(|| self.users.iter().find(has_name))
+    pub(super) fn teams(&self) -> impl Iterator<Item = &Value> {
+        let teams = self.objects.values().filter(|(kind, _)| *kind == Kind::Team);
+        teams.map(|(_, team)| team)
     }
 
     /// The name of an object, which leads to its page.
     pub(super) fn link(&self, id: &str) -> Markup {
-        let Some((section, object)) = self.find(id) else {
+        let Some((kind, object)) = self.objects.get(id) else {
             return html! { code { (id) } };
         };
-        let section = match section {
-            Section::People => "people",
-            Section::Teams => "teams",
-            Section::Roles => "roles",
-            Section::Clusters => "clusters",
+        let section = match kind {
+            Kind::User => "people",
+            Kind::Team => "teams",
+            Kind::Role => "roles",
+            _ => "clusters",
         };
         let path = format!("/organizations/{}/{section}/{id}", self.organization);
         html! { a href=(path) title=(id) { (text(object, "name")) } }
@@ -137,7 +109,7 @@ impl Directory {
 
     /// The team of a binding, if it is one of a team.
     fn team(&self, binding: &Value) -> Option<&Value> {
-        self.in_section(Section::Teams, text(binding, "team_id"))
+        self.of_kind(Kind::Team, text(binding, "team_id"))
     }
 
     /// The people to whom a binding gives its role.
@@ -146,25 +118,15 @@ impl Directory {
         let user = binding.get("user_id").into_iter().chain(members);
         user.filter_map(Value::as_str).filter(|user| !user.is_empty())
     }
-
-    /// Returns true if a binding gives its role to this person.
-    pub(super) fn concerns(&self, binding: &Value, user: &str) -> bool {
-        self.people_of(binding).any(|other| other == user)
-    }
 }
 
 impl Bindings {
-    /// Reads the role bindings of an organization, as they are at `now`.
-    pub(super) async fn read(api: &Api, id: &str, now: Timestamp) -> Result<Self, Problem> {
-        let all = api.all(organization(id).below("role-bindings")).await?;
-        Ok(Self { all, now })
-    }
-
     /// The bindings as they are in the year 2030.
     #[cfg(test)]
     pub(super) fn of(all: Vec<Value>) -> Self {
         Self {
             all,
+            next: None,
             now: Timestamp::from_second(1_900_000_000).unwrap_or_default(),
         }
     }

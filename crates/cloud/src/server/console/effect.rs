@@ -36,7 +36,7 @@ pub(super) fn effects<'a>(
         return None;
     }
     let (gained, lost) = (missing(after, before), missing(before, after));
-    let teams = teams_of_people(&directory.teams);
+    let teams = teams_of_people(directory.teams());
     let affected = bindings
         .live()
         .filter(|binding| text(binding, "authorization_role_id") == role);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::api::Problem;
 use super::change::{Change, Review, submit};
-use super::controls::{button, end_of, form, required, secret, table, time, with_query};
+use super::controls::{ROWS, button, end_of, form, required, secret, table, time, with_query};
 use super::fields::FormFields;
 use super::page::{Page, csrf, problem};
 use super::people::role_select;
@@ -27,7 +27,7 @@ const TITLE: &str = "Invitation";
 pub(super) async fn section(visit: &Visit) -> Result<Markup, Problem> {
     let open = visit.api().all(visit.list("invitations")).await?;
     let rows = html! {
-        @for invitation in &open {
+        @for invitation in open.iter().take(ROWS) {
             tr {
                 td { (text(invitation, "email")) }
                 td { (text(invitation, "role")) }
@@ -43,6 +43,7 @@ pub(super) async fn section(visit: &Visit) -> Result<Markup, Problem> {
     Ok(html! {
         h2 { "Invitations" }
         @if !open.is_empty() { (table("Invitations", &["E-mail address", "Role", "The link ends", ""], &rows)) }
+        @if open.len() > ROWS { p { "and " (open.len() - ROWS) " more" } }
         (form(&visit.session, &visit.page_path("invitations"), "Invite a person", &fields))
     })
 }

@@ -1,5 +1,7 @@
 //! The people of an organization: their roles, keys, teams and role bindings, and the end of their access.
 
+use std::collections::HashMap;
+
 use axum::response::Response;
 use http::Method;
 use maud::{Markup, html};
@@ -8,11 +10,13 @@ use serde_json::{Value, json};
 use super::access::bindings_table;
 use super::api::Problem;
 use super::change::{Change, Review, SECRET, submit};
+use super::cluster::number;
 use super::controls::{
-    ROWS, button, end_input, end_of, ends, facts, form, input, next, required, secret, select, table, time,
+    ROWS, button, end_input, end_of, ends, facts, form, input, required, secret, select, table, time, with_query,
 };
 use super::directory::{Bindings, Directory};
 use super::invitations;
+use super::lookup::named_ids;
 use super::page::failed;
 use super::parts::{breadcrumbs, changed};
 use super::teams;
@@ -20,6 +24,7 @@ use super::value::{list, text};
 use super::visit::{Sent, Visit};
 use crate::client::Path;
 use crate::models::OrgRole;
+use crate::server::store::BindingFilter;
 
 pub(super) async fn show_all(visit: Visit) -> Response {
     let content = everybody(&visit).await;
@@ -27,45 +32,42 @@ pub(super) async fn show_all(visit: Visit) -> Response {
 }
 
 async fn everybody(visit: &Visit) -> Result<Markup, Problem> {
-    let path = visit.list("users");
-    let wanted = visit.query.filled("person").map(str::to_lowercase);
-    let (users, after) = if let Some(wanted) = &wanted {
-        let mut users = visit.api().all(path).await?;
-        let is_wanted = |field: &str| field.to_lowercase().contains(wanted);
-        users.retain(|user| is_wanted(text(user, "name")) || is_wanted(text(user, "email")));
-        users.truncate(ROWS);
-        (users, None)
-    } else {
-        let path = path.query("limit", ROWS);
-        let answer = visit.api().get(match visit.query.filled("after") {
-            Some(after) => path.query("after", after),
-            None => path,
-        });
-        let answer = answer.await?;
-        (answer.value.as_array().cloned().unwrap_or_default(), answer.after)
-    };
-    let teams = visit.api().all(visit.list("teams")).await?;
+    let wanted = visit.query.get("person").unwrap_or_default();
+    let after = visit.query.get("after").and_then(|after| after.parse().ok());
+    let (users, next_user) = visit.people(wanted, after.unwrap_or(i64::MIN)).await?;
+    let ids: Vec<&str> = users.iter().map(|user| text(user, "id")).collect();
+    let of_people = visit.teams_of(&ids).await?;
+    let list = visit.list("teams").query("limit", ROWS);
+    let teams = visit.api().get(match visit.query.filled("team") {
+        Some(after) => list.query("after", after),
+        None => list,
+    });
+    let teams = teams.await?;
     let invitations = if visit.is_admin() {
         invitations::section(visit).await?
     } else {
         Markup::default()
     };
+    let here = visit.page_path("people");
+    let next_user = next_user.map(|after| with_query(&here, &[("person", wanted), ("after", &*after.to_string())]));
     Ok(html! {
         @if visit.is_admin() { p { a href=(visit.page_path("people/new")) { "Create a person" } } }
         form.filter method="get" {
-            (input("Name or e-mail address", "person", wanted.as_deref().unwrap_or_default()))
+            (input("Name or e-mail address", "person", wanted))
             button type="submit" { "Search" }
         }
-        (people_table(visit, &users, &teams))
-        (next(&visit.page_path("people"), after.as_deref()))
+        (people_table(visit, &users, &of_people))
+        @if let Some(next) = &next_user { p { a rel="next" href=(next) { "Next" } } }
         h2 { "Teams" }
-        (teams::teams_table(visit, &teams))
+        (teams::teams_table(visit, teams.items()))
+        @if let Some(after) = &teams.after {
+            p { a rel="next" href=(with_query(&here, &[("team", after.as_str())])) { "More teams" } }
+        }
         (invitations)
     })
 }
 
-fn people_table(visit: &Visit, users: &[Value], teams: &[Value]) -> Markup {
-    let of_people = teams::teams_of_people(teams);
+fn people_table(visit: &Visit, users: &[Value], of_people: &HashMap<String, Vec<Value>>) -> Markup {
     let rows = html! {
         @for user in users {
             tr {
@@ -77,7 +79,7 @@ fn people_table(visit: &Visit, users: &[Value], teams: &[Value]) -> Markup {
                         (visit.link("teams", team)) " "
                     }
                 }
-                td { (list(user, "ssh_keys").count()) }
+                td { (number(user, "keys")) }
                 td { (ends(user, visit.session.now)) }
             }
         }
@@ -97,7 +99,7 @@ pub(super) async fn create_form(visit: Visit) -> Response {
         (end_input(""))
     };
     let content = form(&visit.session, &visit.page_path("people"), "Show the effect", &fields);
-    visit.page("Create a person", Ok(content))
+    visit.admin_page("Create a person", Ok(content))
 }
 
 pub(super) fn role_select(selected: &str) -> Markup {
@@ -148,7 +150,9 @@ struct Person {
     id: String,
     user: Value,
     etag: Option<String>,
+    teams: Vec<Value>,
     directory: Directory,
+    /// The first role bindings, also by teams.
     bindings: Bindings,
 }
 
@@ -156,20 +160,19 @@ impl Person {
     async fn read(visit: &Visit) -> Result<Self, Problem> {
         let id = visit.parameter("id");
         let answer = visit.api().get(path(visit)).await?;
+        let selected = BindingFilter {
+            people: &[id],
+            ..BindingFilter::default()
+        };
+        let bindings = visit.bindings(&selected, (i64::MIN, ROWS)).await?;
         Ok(Self {
             id: id.to_owned(),
             user: answer.value,
             etag: answer.etag,
-            directory: visit.directory().await?,
-            bindings: visit.bindings().await?,
+            teams: visit.teams_of(&[id]).await?.remove(id).unwrap_or_default(),
+            directory: visit.directory(&named_ids(&bindings.all)).await?,
+            bindings,
         })
-    }
-
-    fn teams(&self) -> impl Iterator<Item = &Value> {
-        self.directory
-            .teams
-            .iter()
-            .filter(|team| teams::has_member(team, &self.id))
     }
 
     fn facts(&self, visit: &Visit) -> Markup {
@@ -179,7 +182,7 @@ impl Person {
             ("Role", html! { (text(&self.user, "role")) }),
             (
                 "Teams",
-                html! { @for team in self.teams() { (self.directory.link(text(team, "id"))) " " } },
+                html! { @for team in &self.teams { (visit.link("teams", team)) " " } },
             ),
             ("Access ends", ends(&self.user, visit.session.now)),
             ("Member since", time(text(&self.user, "added_at"))),
@@ -187,11 +190,10 @@ impl Person {
         ])
     }
 
-    /// The role bindings in effect, also by teams.
-    fn bindings(&self) -> Vec<&Value> {
-        let all = self.bindings.live();
-        all.filter(|binding| self.directory.concerns(binding, &self.id))
-            .collect()
+    /// The link to all role bindings, also by teams.
+    fn all_bindings(&self, visit: &Visit) -> Markup {
+        let path = visit.page_path(&format!("access?person={}", self.id));
+        html! { p { a href=(path) { "All role bindings of the person" } } }
     }
 
     fn keys(&self, visit: &Visit) -> Markup {
@@ -230,7 +232,8 @@ pub(super) async fn show(visit: Visit) -> Response {
         h2 { "SSH keys" }
         (person.keys(&visit))
         h2 { "Role bindings in effect" }
-        (bindings_table(&visit, &person.directory, &person.bindings()))
+        (bindings_table(&visit, &person.directory, person.bindings.live()))
+        (person.all_bindings(&visit))
         @if visit.is_admin() { (changes(&visit, &person)) }
     };
     visit.page(text(&person.user, "name"), Ok(content))
@@ -246,6 +249,7 @@ fn changes(visit: &Visit, person: &Person) -> Markup {
         (form(session, &format!("{here}/role"), "Change the role", &role_select(text(&person.user, "role"))))
         (form(session, &format!("{here}/end"), "Set the end", &end_input(text(&person.user, "expires_at"))))
         @if visit.may(OrgRole::Owner) { (button(session, &format!("{here}/logins"), "End all logins")) }
+        (button(session, &format!("{here}/second-factor"), "Reset the second factor"))
         (button(session, &format!("{here}/remove"), "Remove the person"))
     }
 }
@@ -314,19 +318,26 @@ pub(super) async fn end_logins(sent: Sent) -> Response {
     .await
 }
 
+pub(super) async fn reset_second_factor(sent: Sent) -> Response {
+    let request = (Method::DELETE, path(&sent.visit).below("second-factor"), None);
+    change(&sent, ("Reset the second factor", false), request, |_, _| {
+        html! {
+            p { "The security keys and recovery codes of this person are removed. The password alone signs in then." }
+        }
+    })
+    .await
+}
+
 pub(super) async fn remove(sent: Sent) -> Response {
     let request = (Method::DELETE, path(&sent.visit), None);
     change(&sent, ("Remove the person", true), request, |visit, person| {
-        let own: Vec<&Value> = person
-            .bindings
-            .all
-            .iter()
-            .filter(|one| text(one, "user_id") == person.id)
-            .collect();
+        let bindings = person.bindings.all.iter();
+        let own = bindings.filter(|one| text(one, "user_id") == person.id);
         html! {
             p { "The person leaves the organization and the teams below, and loses these role bindings. If this is the \
                 person's home, the account goes too, with its password, logins, tokens and SSH keys." }
-            (bindings_table(visit, &person.directory, &own))
+            (bindings_table(visit, &person.directory, own))
+            @if person.bindings.next.is_some() { (person.all_bindings(visit)) }
             (person.keys(visit))
         }
     })

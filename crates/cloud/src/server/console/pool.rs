@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::api::{Answer, Problem};
-use super::cluster::{above, autoscaling, here, nodes, nodes_table, number, path, policies_table, read};
+use super::cluster::{above, autoscaling, here, nodes_table, number, path, policies_table, read};
 use super::clusters::status;
-use super::controls::{facts, next};
+use super::controls::{ROWS, facts, next};
 use super::labels::{Labelled, labels_table};
 use super::page::failed;
 use super::parts::live;
@@ -27,7 +27,7 @@ async fn everything(visit: &Visit) -> Result<Found, Problem> {
     let below = path(visit).below("node-pools").below(visit.parameter("pool"));
     let (cluster, pool) = futures::try_join!(read(visit, path(visit)), read(visit, below.clone()))?;
     let (nodes, labels, policies) = futures::try_join!(
-        nodes(visit, below.clone().below("nodes")),
+        visit.part(below.clone().below("nodes"), ROWS),
         visit.api().all(below.clone().below("labels")),
         visit.api().all(below.clone().below("autoscaling-policies"))
     )?;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::api::Problem;
 use super::change::{Change, Review, SECRET, submit};
-use super::controls::{button, facts, form, input, secret, select, table, time};
+use super::controls::{ROWS, button, facts, form, input, next, secret, select, table, time};
 use super::fields::FormFields;
 use super::parts::breadcrumbs;
 use super::value::text;
@@ -25,9 +25,9 @@ const PROVIDERS: [(&str, &str); 6] = [
 ];
 
 pub(super) async fn show_all(visit: Visit) -> Response {
-    let content = visit.api().all(visit.list("registries")).await.map(|registries| {
+    let content = visit.part(visit.list("registries"), ROWS).await.map(|answer| {
         let rows = html! {
-            @for registry in &registries {
+            @for registry in answer.items() {
                 tr {
                     td {
                         a href=(visit.page_path(&format!("registries/{}", text(registry, "id")))) {
@@ -43,6 +43,7 @@ pub(super) async fn show_all(visit: Visit) -> Response {
             p { "Clusters pull images from these registries, with a pull secret in each namespace." }
             @if visit.is_admin() { p { a href=(visit.page_path("registries/new")) { "Create a registry" } } }
             (table("Registries", &["Address", "Provider", "Description"], &rows))
+            (next(&visit.page_path("registries"), answer.after.as_deref()))
         }
     });
     visit.page("Registries", content)
@@ -72,7 +73,7 @@ pub(super) async fn create_form(visit: Visit) -> Response {
         "Show the effect",
         &fields(&Value::Null),
     );
-    visit.page("Create a registry", Ok(content))
+    visit.admin_page("Create a registry", Ok(content))
 }
 
 pub(super) async fn show(visit: Visit) -> Response {

@@ -8,17 +8,21 @@ use serde_json::{Value, json};
 use super::access::bindings_table;
 use super::api::Problem;
 use super::change::{Change, Review, submit};
-use super::controls::{ROWS, button, ends, facts, form, input, select, table, time};
-use super::directory::Directory;
+use super::controls::{ROWS, button, ends, facts, form, input, next, select, table, time};
+use super::directory::{Bindings, Directory};
 use super::effect::{Effect, MAX_PEOPLE, effects};
+use super::lookup::named_ids;
 use super::page::failed;
 use super::parts::{breadcrumbs, changed};
 use super::rule::{Permission, Rule};
 use super::value::{list, text};
 use super::visit::{Sent, Visit};
+use crate::server::store::BindingFilter;
 
 /// The number of permissions of a person that a table shows.
 const FEW: usize = 8;
+/// The maximum number of role bindings of all people whose permissions are compared.
+const MAX_COMPARED: usize = 2_000;
 const TYPES: [(&str, &str); 2] = [("kubernetes", "Kubernetes"), ("containership", "cloud")];
 
 fn rules_of(role: &Value) -> Vec<Rule> {
@@ -26,9 +30,9 @@ fn rules_of(role: &Value) -> Vec<Rule> {
 }
 
 pub(super) async fn show_all(visit: Visit) -> Response {
-    let content = visit.api().all(visit.list("roles")).await.map(|roles| {
+    let content = visit.part(visit.list("roles"), ROWS).await.map(|answer| {
         let rows = html! {
-            @for role in &roles {
+            @for role in answer.items() {
                 tr {
                     td { (visit.link("roles", role)) }
                     td { (text(role, "description")) }
@@ -39,6 +43,7 @@ pub(super) async fn show_all(visit: Visit) -> Response {
         html! {
             @if visit.is_admin() { p { a href=(visit.page_path("roles/new")) { "Create a role" } } }
             (table("Roles", &["Name", "Description", "Rules"], &rows))
+            (next(&visit.page_path("roles"), answer.after.as_deref()))
         }
     });
     visit.page("Roles", content)
@@ -51,7 +56,7 @@ pub(super) async fn create_form(visit: Visit) -> Response {
         "Show the effect",
         &fields(&Value::Null),
     );
-    visit.page("Create a role", Ok(content))
+    visit.admin_page("Create a role", Ok(content))
 }
 
 pub(super) async fn show(visit: Visit) -> Response {
@@ -64,11 +69,12 @@ pub(super) async fn show(visit: Visit) -> Response {
 async fn role(visit: &Visit) -> Result<(String, Markup), Problem> {
     let id = visit.parameter("id");
     let role = visit.api().get(visit.list("roles").below(id)).await?.value;
-    let (directory, bindings) = (visit.directory().await?, visit.bindings().await?);
-    let live = bindings
-        .live()
-        .filter(|binding| text(binding, "authorization_role_id") == id);
-    let live: Vec<&Value> = live.take(ROWS).collect();
+    let selected = BindingFilter {
+        role: id,
+        ..BindingFilter::default()
+    };
+    let bindings = visit.bindings(&selected, (i64::MIN, ROWS)).await?;
+    let directory = visit.directory(&named_ids(&bindings.all)).await?;
     let here = visit.page_path(&format!("roles/{id}"));
     let content = html! {
         (breadcrumbs(&[(&*visit.page_path("roles"), "Roles")]))
@@ -81,7 +87,7 @@ async fn role(visit: &Visit) -> Result<(String, Markup), Problem> {
         h2 { "Rules" }
         (rules(&rules_of(&role)))
         h2 { "Role bindings in effect" }
-        (bindings_table(visit, &directory, &live))
+        (bindings_table(visit, &directory, bindings.live()))
         p { a href=(visit.page_path(&format!("access?role={id}"))) { "All role bindings of the role" } }
         @if visit.is_admin() {
             p { a href=(visit.page_path(&format!("access/grant?role={id}"))) { "Grant the role" } }
@@ -173,9 +179,11 @@ async fn change(sent: &Sent, title: &str, (method, body): (Method, Option<Value>
     let new = body.clone().unwrap_or_default();
     let review = async {
         let answer = visit.api().get(path.clone()).await?;
-        let (directory, bindings) = (visit.directory().await?, visit.bindings().await?);
+        let compared = compared(visit, id).await?;
         let before = rules_of(&answer.value);
-        let effects = effects(&directory, &bindings, id, (&before, after));
+        let effects = compared
+            .as_ref()
+            .and_then(|(directory, bindings)| Some((directory, effects(directory, bindings, id, (&before, after))?)));
         let effect = html! {
             @for field in ["name", "description"] {
                 @if text(&answer.value, field) != text(&new, field) && !new.is_null() {
@@ -189,8 +197,8 @@ async fn change(sent: &Sent, title: &str, (method, body): (Method, Option<Value>
             h2 { "Effect on people" }
             p { "At most " (MAX_PEOPLE) " people are compared, without what they also have by other roles." }
             @match &effects {
-                Some(effects) => { (effects_table(visit, &directory, effects)) }
-                None => { p { "The rules are too long to be compared: read them above." } }
+                Some((directory, effects)) => { (effects_table(visit, directory, effects)) }
+                None => { p { "There is too much to be compared: read the rules above." } }
             }
         };
         Ok::<_, Problem>(Review::new(title, effect).of_version(answer.etag))
@@ -202,6 +210,36 @@ async fn change(sent: &Sent, title: &str, (method, body): (Method, Option<Value>
         then: visit.page_path(&rest),
     };
     submit((&visit.session, Some(&visit.place)), &sent.form, change, review).await
+}
+
+/// The live role bindings of the people whom a role concerns first, with what these name: those that are compared.
+/// `None` if there are too many.
+async fn compared(visit: &Visit, role: &str) -> Result<Option<(Directory, Bindings)>, Problem> {
+    let selected = BindingFilter {
+        role,
+        ..BindingFilter::default()
+    };
+    let of_role = visit.bindings(&selected, (i64::MIN, MAX_COMPARED)).await?;
+    let teams = visit.directory(&named_ids(&of_role.all)).await?;
+    let people = of_role.live().flat_map(|binding| teams.people_of(binding));
+    let mut people: Vec<&str> = people.take(MAX_PEOPLE).collect();
+    people.sort_unstable();
+    people.dedup();
+    if people.is_empty() {
+        return Ok(Some((teams, of_role)));
+    }
+    let selected = BindingFilter {
+        people: &people,
+        ..BindingFilter::default()
+    };
+    let all = visit.bindings(&selected, (i64::MIN, MAX_COMPARED)).await?;
+    if all.next.is_some() {
+        return Ok(None);
+    }
+    let mut ids = named_ids(&all.all);
+    ids.extend(&people);
+    let directory = visit.directory(&ids).await?;
+    Ok(Some((directory, all)))
 }
 
 fn effects_table(visit: &Visit, directory: &Directory, effects: &[Effect<'_>]) -> Markup {

@@ -11,6 +11,7 @@ use super::api::Problem;
 use super::fields::FormFields;
 use super::page::{Page, problem};
 use super::providers::buttons;
+use super::second_factor::ask;
 use super::see_other;
 use super::session::{Posted, UnauthenticatedForm, begin, end, own_path};
 use crate::client::Path;
@@ -28,6 +29,9 @@ pub(super) async fn with_password(State(console): State<Console>, sent: Unauthen
     let path = Path::new(["login", "password"]);
     match sent.api.send(Method::POST, path, Some(&login), None).await {
         Ok(answer) => {
+            if let Some(step) = answer.value.get("second_factor") {
+                return ask(step, return_to);
+            }
             let mut response = see_other(return_to);
             begin(
                 &mut response,
@@ -51,7 +55,7 @@ pub(super) async fn sign_out(sent: Posted) -> Response {
     response
 }
 
-fn form(console: &Console, return_to: &str, email: &str, refused: Option<&Problem>) -> Response {
+pub(super) fn form(console: &Console, return_to: &str, email: &str, refused: Option<&Problem>) -> Response {
     let page = Page {
         title: "Sign in",
         session: None,

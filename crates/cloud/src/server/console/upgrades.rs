@@ -41,7 +41,7 @@ fn has_ended(upgrade: &Value) -> bool {
 }
 
 /// Returns true if nodes of the upgrade are started or wait to be.
-pub(super) fn in_progress(upgrade: &Value) -> bool {
+fn in_progress(upgrade: &Value) -> bool {
     !has_ended(upgrade)
 }
 
@@ -67,7 +67,7 @@ fn added(upgrade: &Value) -> Markup {
 /// The upgrades, the last one first.
 pub(super) fn upgrades_table(visit: &Visit, upgrades: &[Value]) -> Markup {
     let rows = html! {
-        @for upgrade in upgrades.iter().rev() {
+        @for upgrade in upgrades {
             @let page = here(visit, &format!("/upgrades/{}", text(upgrade, "id")));
             tr {
                 td { a href=(page) title=(text(upgrade, "id")) { (text(upgrade, "targetVersion")) } }

@@ -8,8 +8,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::Console;
-use super::api::{Api, Problem};
-use super::directory::{Bindings, Directory, organization};
+use super::api::{Answer, Api, Problem};
+use super::directory::organization;
 use super::fields::FormFields;
 use super::page::{Page, failed};
 use super::parts::done;
@@ -17,6 +17,7 @@ use super::session::{Posted, Session};
 use super::value::text;
 use crate::client::Path;
 use crate::models::OrgRole;
+use crate::server::state::AppState;
 
 /// An organization, and the role of the person in it.
 pub(super) struct Place {
@@ -27,6 +28,7 @@ pub(super) struct Place {
 
 /// A person on a page of an organization of theirs.
 pub(super) struct Visit {
+    pub(super) app: AppState,
     pub(super) session: Session,
     pub(super) place: Place,
     pub(super) query: FormFields,
@@ -44,7 +46,7 @@ impl FromRequestParts<Console> for Visit {
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
         let session = Session::from_request_parts(parts, console).await?;
-        Self::of(parts, session).await
+        Self::of(parts, console, session).await
     }
 }
 
@@ -55,13 +57,13 @@ impl FromRequest<Console> for Sent {
         let (mut parts, body) = request.into_parts();
         let copy = parts.clone();
         let Posted { session, form } = Posted::from_request(Request::from_parts(copy, body), console).await?;
-        let visit = Visit::of(&mut parts, session).await?;
+        let visit = Visit::of(&mut parts, console, session).await?;
         Ok(Self { visit, form })
     }
 }
 
 impl Visit {
-    async fn of(parts: &mut Parts, session: Session) -> Result<Self, Response> {
+    async fn of(parts: &mut Parts, console: &Console, session: Session) -> Result<Self, Response> {
         let parameters = RawPathParams::from_request_parts(parts, &()).await;
         let parameters = parameters.iter().flatten();
         let parameters: Vec<(String, String)> = parameters.map(|(name, id)| (name.to_owned(), id.to_owned())).collect();
@@ -70,6 +72,7 @@ impl Visit {
         let place = place.map_err(|problem| failed(Some(&session), &problem))?;
         let query = FormFields::parse(parts.uri.query().unwrap_or_default().as_bytes());
         Ok(Self {
+            app: console.app.clone(),
             session,
             place,
             query,
@@ -102,18 +105,14 @@ impl Visit {
         html! { a href=(self.page_path(&format!("{section}/{id}"))) title=(id) { (text(object, "name")) } }
     }
 
-    /// The names of the objects of the organization.
-    pub(super) async fn names(&self) -> Result<Directory, Problem> {
-        Directory::read(self.api(), &self.place.id, false).await
-    }
-
-    /// The names of the objects of the organization, and the rules of its roles.
-    pub(super) async fn directory(&self) -> Result<Directory, Problem> {
-        Directory::read(self.api(), &self.place.id, true).await
-    }
-
-    pub(super) async fn bindings(&self) -> Result<Bindings, Problem> {
-        Bindings::read(self.api(), &self.place.id, self.session.now).await
+    /// At most `rows` objects of a list of the API, after the one that the query of the page names in `after`.
+    pub(super) async fn part(&self, list: Path, rows: usize) -> Result<Answer, Problem> {
+        let list = list.query("limit", rows);
+        let part = match self.query.filled("after") {
+            Some(after) => list.query("after", after),
+            None => list,
+        };
+        self.api().get(part).await
     }
 
     /// Returns true if the person may do what takes `role`. The API decides; a page only leaves out what it would
@@ -124,6 +123,17 @@ impl Visit {
 
     pub(super) fn is_admin(&self) -> bool {
         self.may(OrgRole::Admin)
+    }
+
+    /// The page with a form that the API would refuse from anybody but an admin.
+    pub(super) fn admin_page(&self, title: &str, content: Result<Markup, Problem>) -> Response {
+        if self.is_admin() {
+            return self.page(title, content);
+        }
+        self.page(
+            title,
+            Err(Problem::forbidden("only an admin of the organization can do this")),
+        )
     }
 
     /// The page with this content, or why it cannot be shown.

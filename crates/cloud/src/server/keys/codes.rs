@@ -35,17 +35,36 @@ pub fn s256(text: &str) -> String {
 /// # Errors
 /// If no randomness is available.
 pub fn user_code() -> Result<String, NoRandomness> {
-    let mut bytes = [0; 8];
+    Ok(normalized(&random_letters::<8>()?))
+}
+
+/// A random code by which a person recovers an account: `XXXXX-XXXXX-XXXXX-XXXXX`, 86 bits.
+///
+/// # Errors
+/// If no randomness is available.
+pub fn recovery_code() -> Result<String, NoRandomness> {
+    let groups: Result<Vec<_>, _> = (0..4).map(|_| random_letters::<5>()).collect();
+    Ok(groups?.join("-"))
+}
+
+fn random_letters<const N: usize>() -> Result<String, NoRandomness> {
+    let mut bytes = [0; N];
     fill(&mut bytes).map_err(|_| NoRandomness)?;
     let letters = bytes.map(|byte| char::from(CONSONANTS[usize::from(byte) % CONSONANTS.len()]));
-    Ok(normalized(&String::from_iter(letters)))
+    Ok(String::from_iter(letters))
+}
+
+/// The letters of a code that a person typed: in any case, with any separators.
+#[must_use]
+pub fn letters(typed: &str) -> String {
+    let letters = typed.chars().filter(char::is_ascii_alphabetic);
+    letters.map(|letter| letter.to_ascii_uppercase()).collect()
 }
 
 /// The code as it is stored, of what a person typed: in any case, with any separators.
 #[must_use]
 pub fn normalized(typed: &str) -> String {
-    let letters = typed.chars().filter(char::is_ascii_alphabetic);
-    let letters: String = letters.map(|letter| letter.to_ascii_uppercase()).collect();
+    let letters = letters(typed);
     match letters.split_at_checked(4) {
         Some((first, last)) => format!("{first}-{last}"),
         None => letters,
@@ -77,5 +96,8 @@ mod tests {
             assert_eq!(normalized(&typed), code);
         }
         assert_eq!(normalized("bcd"), "BCD");
+        let code = recovery_code().unwrap();
+        assert_eq!((code.len(), letters(&code).len()), (23, 20), "{code}");
+        assert_eq!(letters(&code.to_lowercase().replace('-', " ")), letters(&code));
     }
 }

@@ -1,18 +1,21 @@
 //! The bodies that only this server has, for their schemas.
 #![expect(dead_code, reason = "the types here stand for their schemas alone")]
 
-use std::collections::BTreeSet;
+pub(in crate::server) mod invitations;
+pub(in crate::server) mod logins;
+pub(in crate::server) mod security_keys;
+pub(in crate::server) mod tokens;
 
 use jiff::Timestamp;
-use utoipa::openapi::{OneOfBuilder, RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 use crate::models::schema::EndTime;
 use crate::models::values::{
     ClusterId, Description, DisplayName, Email, HttpUrl, OrganizationId, Phone, RoleId, RuleId, ServiceAccountId,
-    TeamId, UnixMillis, UserId,
+    UnixMillis, UserId,
 };
-use crate::models::{Body, Login, OpenObject, OrgRole, RuleSpec, Secret, TokenScope, UpgradeProgress, User, UserSpec};
+use crate::models::{Body, OpenObject, OrgRole, RuleSpec, UpgradeProgress, User, UserSpec};
+use logins::Password;
 
 /// A member of an organization, whom the API calls a user.
 pub(in crate::server) fn user_body() -> Body {
@@ -76,71 +79,6 @@ pub(in crate::server) struct Membership {
     expires_at: Option<EndTime>,
 }
 
-/// The settings of an invitation.
-#[derive(ToSchema)]
-pub(in crate::server) struct InvitationSpec {
-    /// The address with which the person logs in.
-    email: Email,
-    role: OrgRole,
-    /// The teams of the new member.
-    team_ids: Option<BTreeSet<TeamId>>,
-    /// The end of the membership.
-    role_expires_at: Option<EndTime>,
-    /// The end of the link, within 30 days; after 7 days by default.
-    expires_at: Option<EndTime>,
-}
-
-/// An invitation that nobody has accepted.
-#[derive(ToSchema)]
-pub(in crate::server) struct Invitation {
-    #[schema(format = "uuid")]
-    id: String,
-    email: Email,
-    role: OrgRole,
-    team_ids: Vec<TeamId>,
-    #[schema(nullable = false)]
-    role_expires_at: Option<EndTime>,
-    /// From this second on, the link does not work.
-    expires_at: EndTime,
-    created_at: UnixMillis,
-    /// The author. The link works while the author may invite with this role.
-    owner_id: UserId,
-}
-
-/// An invitation with its link, which is shown only once.
-#[derive(ToSchema)]
-pub(in crate::server) struct CreatedInvitation {
-    #[serde(flatten)]
-    invitation: Invitation,
-    /// The parameter `secret` of its query accepts the invitation.
-    link: Secret,
-}
-
-/// The secret of an invitation, which works once, and the account to create.
-#[derive(ToSchema)]
-pub(in crate::server) struct InvitationAcceptance {
-    #[schema(write_only)]
-    secret: Secret,
-    name: DisplayName,
-    #[schema(write_only)]
-    password: Password,
-}
-
-/// The secret of an invitation, which works once.
-#[derive(ToSchema)]
-pub(in crate::server) struct InvitationSecret {
-    #[schema(write_only)]
-    secret: Secret,
-}
-
-/// The new membership.
-#[derive(ToSchema)]
-pub(in crate::server) struct AcceptedInvitation {
-    organization_id: OrganizationId,
-    user_id: UserId,
-    email: Email,
-}
-
 /// A user who administers all organizations.
 #[derive(ToSchema)]
 pub(in crate::server) struct Operator {
@@ -151,226 +89,10 @@ pub(in crate::server) struct Operator {
     added_at: UnixMillis,
 }
 
-/// Whether the organization is locked.
+/// The lock of an organization.
 #[derive(ToSchema)]
 pub(in crate::server) struct Lock {
     locked: bool,
-}
-
-/// A password: 12 to 256 characters without control characters.
-#[derive(ToSchema)]
-#[schema(
-    format = "password",
-    min_length = 12,
-    max_length = 256,
-    pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$",
-    examples("not-a-real-password")
-)]
-struct Password(String);
-
-/// The current and the new password.
-#[derive(ToSchema)]
-pub(in crate::server) struct PasswordChange {
-    #[schema(write_only)]
-    old_password: Secret,
-    #[schema(write_only)]
-    new_password: Password,
-    /// True to revoke the tokens of programs and to remove links with providers too; by default, only the other logins
-    /// end.
-    #[schema(nullable = false)]
-    end_tokens: Option<bool>,
-}
-
-/// A new password.
-#[derive(ToSchema)]
-pub(in crate::server) struct NewPassword {
-    #[schema(write_only)]
-    password: Password,
-    /// True to revoke the tokens of programs and to remove links with providers too; by default, only the logins end.
-    #[schema(nullable = false)]
-    end_tokens: Option<bool>,
-}
-
-/// The credentials of a login: e-mail and password for `password`, an API key for `api_key`, a code that a person
-/// granted for `browser` and `device`.
-pub(in crate::server) struct LoginRequest;
-
-impl ToSchema for LoginRequest {}
-
-impl PartialSchema for LoginRequest {
-    fn schema() -> RefOr<Schema> {
-        let one = OneOfBuilder::new().item(Login::schema()).item(ApiKeyLogin::schema());
-        let one = one.item(BrowserLogin::schema()).item(DeviceCodeLogin::schema());
-        Schema::OneOf(one.build()).into()
-    }
-}
-
-/// The response to a login.
-#[derive(ToSchema)]
-pub(in crate::server) struct Token {
-    /// The value for `Authorization: JWT …`.
-    token: Secret,
-}
-
-/// The API key of a cluster.
-#[derive(ToSchema)]
-struct ApiKeyLogin {
-    #[schema(inline, write_only)]
-    api_key: Secret,
-}
-
-/// The code that came to the program with the browser.
-#[derive(ToSchema)]
-struct BrowserLogin {
-    #[schema(inline, write_only)]
-    code: Secret,
-    /// The text whose SHA-256 is the `code_challenge`.
-    #[schema(inline, write_only)]
-    code_verifier: Secret,
-    redirect_uri: String,
-}
-
-/// The code of a program that waits. Until a person has decided, the response is 400, whose message begins with
-/// `authorization_pending:`, `slow_down:`, `access_denied:` or `expired_token:` (RFC 8628, 3.5).
-#[derive(ToSchema)]
-struct DeviceCodeLogin {
-    #[schema(inline, write_only)]
-    device_code: Secret,
-}
-
-/// A program that is to be logged in.
-#[derive(ToSchema)]
-pub(in crate::server) struct Program {
-    /// Its name, which the person sees: at most 64 characters.
-    name: DisplayName,
-}
-
-/// The codes of a login that waits for a person.
-#[derive(ToSchema)]
-pub(in crate::server) struct DeviceLogin {
-    /// The code with which the program asks for its token.
-    device_code: Secret,
-    /// The code that the person types.
-    #[schema(examples("WDJB-MJHT"))]
-    user_code: String,
-    /// The page for the code.
-    verification_uri: String,
-    /// The page, with the code filled in.
-    verification_uri_complete: String,
-    /// Seconds.
-    expires_in: u32,
-    /// The minimum number of seconds between two requests for the token.
-    interval: u32,
-}
-
-/// A login that you grant to a program.
-#[derive(ToSchema)]
-pub(in crate::server) struct LoginGrantRequest {
-    /// The name of the program: at most 64 characters.
-    name: DisplayName,
-    /// The address of the program: `http://127.0.0.1:PORT/` or `http://[::1]:PORT/`.
-    #[schema(examples("http://127.0.0.1:49152/"))]
-    redirect_uri: String,
-    /// The SHA-256 of a verifier that only the program has (RFC 7636, S256).
-    #[schema(
-        min_length = 43,
-        max_length = 43,
-        examples("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
-    )]
-    code_challenge: String,
-}
-
-/// The code for the program, which is valid once and for a minute.
-#[derive(ToSchema)]
-pub(in crate::server) struct GrantedLogin {
-    code: Secret,
-}
-
-/// Your decision about a program that shows a code.
-#[derive(ToSchema)]
-pub(in crate::server) struct DeviceDecision {
-    #[schema(examples("WDJB-MJHT"))]
-    user_code: String,
-    /// Without it, nothing is decided.
-    #[schema(nullable = false)]
-    approved: Option<bool>,
-}
-
-/// A program that waits for your decision.
-#[derive(ToSchema)]
-pub(in crate::server) struct WaitingProgram {
-    /// Its name, as it says.
-    name: DisplayName,
-    /// The address from which it asked.
-    address: String,
-}
-
-/// The settings of a token.
-#[derive(ToSchema)]
-pub(in crate::server) struct TokenSpec {
-    name: DisplayName,
-    /// The lifetime in seconds.
-    #[schema(minimum = 60, maximum = 31_536_000, examples(86400))]
-    expires_in_seconds: u32,
-    /// By default, the token has all permissions of its owner.
-    scope: Option<TokenScope>,
-}
-
-/// The settings of a token of a client of the original service.
-#[derive(ToSchema)]
-pub(in crate::server) struct AccessTokenSpec {
-    name: DisplayName,
-    /// The lifetime in seconds; a year by default.
-    #[schema(minimum = 60, maximum = 31_536_000, examples(86400), nullable = false)]
-    expires_in_seconds: Option<u32>,
-    /// By default, the token has all permissions of its owner.
-    scope: Option<TokenScope>,
-}
-
-/// A token, without its text.
-#[derive(ToSchema)]
-pub(in crate::server) struct TokenInfo {
-    #[schema(format = "uuid")]
-    id: String,
-    name: DisplayName,
-    user_id: UserId,
-    created_at: UnixMillis,
-    updated_at: UnixMillis,
-    expires_at: Timestamp,
-    /// Without one, the token has all permissions of its owner.
-    #[schema(nullable = false)]
-    scope: Option<TokenScope>,
-}
-
-/// A token with its text, which is shown only once.
-#[derive(ToSchema)]
-pub(in crate::server) struct CreatedToken {
-    #[serde(flatten)]
-    info: TokenInfo,
-    token: Secret,
-}
-
-/// A token of a service account, without its text.
-#[derive(ToSchema)]
-pub(in crate::server) struct ServiceAccountToken {
-    #[schema(format = "uuid")]
-    id: String,
-    name: DisplayName,
-    service_account_id: ServiceAccountId,
-    created_at: UnixMillis,
-    updated_at: UnixMillis,
-    expires_at: Timestamp,
-    /// Without one, the token has all permissions of its service account.
-    #[schema(nullable = false)]
-    scope: Option<TokenScope>,
-}
-
-/// A token of a service account with its text, which is shown only once.
-#[derive(ToSchema)]
-pub(in crate::server) struct CreatedServiceAccountToken {
-    #[serde(flatten)]
-    info: ServiceAccountToken,
-    token: Secret,
 }
 
 /// A rule with its role, whose name, description and times it has.
@@ -386,30 +108,6 @@ pub(in crate::server) struct RuleOfRole {
     description: Description,
     created_at: UnixMillis,
     updated_at: UnixMillis,
-}
-
-/// An API key, without the key.
-#[derive(ToSchema)]
-pub(in crate::server) struct ApiKeyInfo {
-    #[schema(format = "uuid")]
-    id: String,
-    created_at: UnixMillis,
-    owner_id: UserId,
-}
-
-/// An API key, which is shown only once.
-#[derive(ToSchema)]
-pub(in crate::server) struct CreatedApiKey {
-    #[schema(format = "uuid")]
-    id: String,
-    api_key: Secret,
-}
-
-/// A short-lived token for the kube-apiserver of one cluster.
-#[derive(ToSchema)]
-pub(in crate::server) struct ClusterToken {
-    token: Secret,
-    expires_at: Timestamp,
 }
 
 /// The progress of an upgrade.

@@ -2,6 +2,7 @@
 
 use super::observed::failed_login;
 use super::prelude::*;
+use super::second_factor::check_recent;
 use super::tokens::still_logged_in;
 use super::users::{parse_end_tokens, replace_password, rewrite};
 use crate::models::Document;
@@ -155,9 +156,13 @@ pub(super) async fn change_password(app: &AppState, call: &Call) -> Result<Respo
         failed_login(app, call, Kind::User, Some(&own_row(app, call).await?));
         return Err(Refusal::field("old_password", "is not your current password").into());
     }
-    let kept = call.caller()?.claims.as_ref().map(|claims| claims.id);
+    let caller = call.caller()?.claims.clone().ok_or_else(Refusal::unauthenticated)?;
     write(app, call, async move |transaction| {
+        let kept = Some(caller.id);
         let user = still_logged_in(transaction, &id, kept).await?;
+        if !transaction.children(Kind::SecurityKey, &id).await?.is_empty() {
+            check_recent(transaction, &caller).await?;
+        }
         replace_password(transaction, &user, hash, kept, end_tokens).await?;
         Ok(Reply::nothing())
     })

@@ -140,7 +140,8 @@ pub(super) async fn reports(app: &AppState, call: &Call) -> Result<Response, Err
     .await
 }
 
-fn reported(row: &Row) -> Map<String, Value> {
+/// The report in a row, with the id of its cluster and its time.
+pub(crate) fn reported(row: &Row) -> Map<String, Value> {
     let report = row.status.as_ref().and_then(Value::as_object);
     let mut shown = report.cloned().unwrap_or_default();
     shown.insert("cluster_id".to_owned(), Value::from(&*row.cluster_id));

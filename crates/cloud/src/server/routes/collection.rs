@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::identities::may_disable_passwords;
+use super::identities::check_sign_in;
 use super::manifests::{hold_changed, hold_created};
 use super::prelude::*;
 use super::references::{bound_teams, parse_update, refuse_past_end, resolve_references};
@@ -157,7 +157,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         refuse_past_end(&document, Some(&before), transaction.now())?;
         bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
         only_own_key(transaction, &resource.user, &document, Some(&before)).await?;
-        may_disable_passwords(&state, transaction, &owner, &document, Some(&before)).await?;
+        check_sign_in(&state, transaction, &owner, &document, Some(&before)).await?;
         let references =
             resolve_references(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
         let (organization, credentials) = (&before.organization_id, document.credentials.as_ref());

@@ -2,6 +2,7 @@
 
 use super::lists::all;
 use super::prelude::*;
+use super::second_factor::may_require;
 use crate::models::{Document, OrganizationSpec, UniqueName};
 use crate::server::access::users::not_ended;
 use crate::server::oidc::Person;
@@ -107,18 +108,22 @@ pub(super) fn disables_passwords(organization: &Row) -> bool {
     organization.spec.get("passwords_disabled") == Some(&Value::Bool(true))
 }
 
-/// Checks that the owner who switches passwords off can sign in without one. What is no organization is not checked.
-pub(super) async fn may_disable_passwords(
+/// Checks that the owner who switches passwords off can sign in without one, and that a second factor that is required
+/// can be had. What is no organization is not checked.
+pub(super) async fn check_sign_in(
     app: &AppState,
     transaction: &mut Transaction,
     asker: &str,
     document: &Document,
     before: Option<&Row>,
 ) -> Result<(), Error> {
-    let sets = document
-        .typed::<OrganizationSpec>()
-        .is_some_and(|spec| spec.passwords_disabled);
-    if !sets || before.is_some_and(disables_passwords) {
+    let Some(spec) = document.typed::<OrganizationSpec>() else {
+        return Ok(());
+    };
+    if spec.second_factor_required {
+        may_require(app)?;
+    }
+    if !spec.passwords_disabled || before.is_some_and(disables_passwords) {
         return Ok(());
     }
     let asker = transaction.existing(Kind::User, asker).await?;

@@ -5,6 +5,7 @@ use super::identities::{disables_passwords, has_identity};
 use super::login_grants;
 use super::observed::failed_login;
 use super::prelude::*;
+use super::second_factor;
 use crate::models::values::{ClusterId, UserId};
 use crate::models::{Login, Unknown, parse};
 use crate::server::access::users::not_ended;
@@ -22,6 +23,7 @@ pub(super) async fn log_in(app: &AppState, call: &Call) -> Result<Response, Erro
         // `email` is what the command line of the original service says.
         "password" | "email" => with_password(app, call).await,
         "api_key" => with_key(app, call).await,
+        "second_factor" if call.is_of_page => second_factor::sign_in(app, call).await,
         "browser" => login_grants::with_browser(app, call).await,
         "device" => login_grants::with_device(app, call).await,
         _ => {
@@ -50,6 +52,9 @@ async fn with_password(app: &AppState, call: &Call) -> Result<Response, Error> {
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, message).into());
     }
     let password = password.ok_or_else(Refusal::not_found)?;
+    if let Some(begun) = second_factor::begin(app, call, &password).await? {
+        return Ok(begun);
+    }
     let token_use = TokenUse::User(UserId(crate::server::digest::uuid(&password.id)));
     let claims = Claims::new(token_use, app.clock.now(), app.parts.lives.login);
     let actor = format!("user:{}", password.id);
@@ -80,6 +85,7 @@ async fn logged_in(
         let parent = parent.ok_or_else(Refusal::unauthenticated)?;
         if parent.kind == Kind::User {
             refuse_password(&state, transaction, &parent).await?;
+            second_factor::refuse_password_alone(transaction, &parent).await?;
             add_login(transaction, &new, &parent, LOGIN).await?;
             return Ok(None);
         }
@@ -102,7 +108,7 @@ async fn logged_in(
 /// Refuses a login with the right password where the user's home has switched passwords off, except of an operator, who
 /// recovers access when a provider is gone, and of a user who has yet to link a provider. Anyone without the password
 /// does not learn this.
-async fn refuse_password(app: &AppState, transaction: &mut Transaction, user: &Row) -> Result<(), Error> {
+pub(super) async fn refuse_password(app: &AppState, transaction: &mut Transaction, user: &Row) -> Result<(), Error> {
     let home = transaction.get(Kind::Organization, &user.organization_id).await?;
     if home.as_ref().is_some_and(disables_passwords)
         && transaction.get(Kind::Operator, &user.id).await?.is_none()

@@ -27,7 +27,7 @@ const MAX_CLIENT: usize = 64;
 const GRANTING: &str = "granting a login to a program";
 
 /// The text in `field` of `body`.
-fn take(body: &mut Map<String, Value>, field: &str) -> Result<String, Refusal> {
+pub(super) fn take(body: &mut Map<String, Value>, field: &str) -> Result<String, Refusal> {
     match body.remove(field) {
         Some(Value::String(text)) => Ok(text),
         _ => Err(Refusal::field(field, "must be a text")),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::identities::disables_passwords;
 use super::prelude::*;
+use super::second_factor::requires_second_factor;
 use crate::models::values::EndTime;
 use crate::models::{Document, TeamSpec, stored};
 use crate::server::store::membership_id;
@@ -218,10 +219,12 @@ pub(super) fn parse_update(
     {
         body.insert("credentials".to_owned(), credentials);
     }
-    // A client that does not know the field does not switch passwords on again.
+    // A client that does not know these fields does not switch anything off or on again.
     if !patch && before.kind == Kind::Organization {
         body.entry("passwords_disabled")
             .or_insert_with(|| disables_passwords(before).into());
+        body.entry("second_factor_required")
+            .or_insert_with(|| requires_second_factor(before).into());
     }
     let sets_ends = body.contains_key("user_ends");
     let mut whole = if patch {

@@ -12,7 +12,7 @@ use crate::server::digest::derived;
 ///
 /// # Errors
 /// If its credentials cannot be decrypted.
-pub(super) fn shown(app: &AppState, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
+pub(crate) fn shown(app: &AppState, row: &Row, secrets: bool) -> Result<Map<String, Value>, Error> {
     let mut shown = row.kind.current(row.spec.clone());
     for field in row.kind.facts().generated {
         shown.insert((*field).to_owned(), made_field(row, field));

@@ -9,7 +9,7 @@ use super::route::{
 };
 use super::{
     accounts, api_keys, catalogue, clusters, collection, decisions, documents, identities, invitations, lists, login,
-    login_grants, members, operators, organizations, rules, script_templates, scripts, stream, tokens,
+    login_grants, members, operators, organizations, rules, script_templates, scripts, second_factor, stream, tokens,
 };
 use crate::models::{
     Account, ApprovalSpec, AutoscalingPolicy, Catalogue, Cluster, ClusterDecision, ClusterReport, Identity, Kind, Node,
@@ -19,12 +19,23 @@ use crate::models::{
 };
 use crate::server::http::endpoint::{Input, Output, Permission};
 use crate::server::keys::token::AcceptedUses;
+use crate::server::openapi::bodies::invitations::{
+    AcceptedInvitation, CreatedInvitation, Invitation, InvitationAcceptance, InvitationSecret, InvitationSpec,
+};
+use crate::server::openapi::bodies::logins::{
+    DeviceDecision, DeviceLogin, GrantedLogin, LoginGrantRequest, LoginRequest, NewPassword, PasswordChange, Program,
+    Token, WaitingProgram,
+};
+use crate::server::openapi::bodies::security_keys::{
+    NewSecurityKey, RecoveryCodes, RegisteredSecurityKey, SecurityKey, SecurityKeyChallenge,
+};
+use crate::server::openapi::bodies::tokens::{
+    AccessTokenSpec, ApiKeyInfo, ClusterToken, CreatedApiKey, CreatedServiceAccountToken, CreatedToken,
+    ServiceAccountToken, TokenInfo, TokenSpec,
+};
 use crate::server::openapi::bodies::{
-    AcceptedInvitation, AccessTokenSpec, AccountSpec, ApiKeyInfo, AuditRow, Authenticated, ClusterToken, CreatedApiKey,
-    CreatedInvitation, CreatedServiceAccountToken, CreatedToken, Deletion, DeviceDecision, DeviceLogin, GrantedLogin,
-    Invitation, InvitationAcceptance, InvitationSecret, InvitationSpec, Lock, LoginGrantRequest, LoginRequest,
-    MemberSpec, Membership, NewPassword, Operator, PasswordChange, Program, RoleChange, RuleOfRole, ScriptTemplate,
-    ServiceAccountToken, Token, TokenInfo, TokenSpec, UpgradeReport, WaitingProgram, user_body,
+    AccountSpec, AuditRow, Authenticated, Deletion, Lock, MemberSpec, Membership, Operator, RoleChange, RuleOfRole,
+    ScriptTemplate, UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;
@@ -56,6 +67,11 @@ pub(super) fn accounts() -> Vec<Route> {
         entry(Method::POST, "/v3/invitations/accept", t, Permission::Anyone, to!(invitations::accept), json::<InvitationAcceptance>(), one::<AcceptedInvitation>(), "Accept an invitation as a new user, who logs in with the e-mail address of the invitation").refusing(StatusCode::FORBIDDEN),
         entry(Method::GET, "/v3/account/identities", t, Permission::User, to!(identities::list), Input::Nothing, list::<Identity>(), "List your accounts at sign-in providers"),
         entry(Method::DELETE, "/v3/account/identities/{id}", t, Permission::User, to!(identities::delete), Input::Nothing, Output::Nothing, "Unlink an account at a sign-in provider; the last way to sign in cannot be unlinked"),
+        entry(Method::GET, "/v3/account/security-keys", t, Permission::User, to!(second_factor::list), Input::Nothing, list::<SecurityKey>(), "List your own security keys"),
+        entry(Method::POST, "/v3/account/security-keys/challenge", t, Permission::User, to!(second_factor::begin_key), Input::Nothing, one::<SecurityKeyChallenge>(), "Begin to register a security key (WebAuthn); needs a login of the last ten minutes"),
+        entry(Method::POST, "/v3/account/security-keys", t, Permission::User, to!(second_factor::add), json::<NewSecurityKey>(), one::<RegisteredSecurityKey>(), "Register a security key; with the first one, recovery codes are shown once"),
+        entry(Method::DELETE, "/v3/account/security-keys/{id}", t, Permission::User, to!(second_factor::delete), Input::Nothing, Output::Nothing, "Remove a security key, with the last one the recovery codes too; needs a login of the last ten minutes"),
+        entry(Method::POST, "/v3/account/recovery-codes", t, Permission::User, to!(second_factor::renew_codes), Input::Nothing, one::<RecoveryCodes>(), "Replace your recovery codes; they are shown once; needs a login of the last ten minutes"),
     ]
 }
 
@@ -85,6 +101,7 @@ pub(super) fn organizations() -> Vec<Route> {
         entry(Method::PUT, format!("{user}/role"), u, admin, to!(members::set_role), json::<RoleChange>(), one::<Membership>(), "Set the role of a user in the organization; an operator can also add a user of another organization").of(Kind::User),
         entry(Method::PUT, format!("{user}/password"), u, admin, to!(members::set_password), json::<NewPassword>(), Output::Nothing, "Set the password of a user whose home is this organization; the user's logins end, and with `end_tokens` all tokens and links with providers").of(Kind::User),
         entry(Method::DELETE, format!("{user}/tokens"), u, owner, to!(members::end_logins), Input::Nothing, Output::Nothing, "Revoke all tokens of a user whose home is this organization, and remove the links with providers").of(Kind::User),
+        entry(Method::DELETE, format!("{user}/second-factor"), u, admin, to!(second_factor::reset), Input::Nothing, Output::Nothing, "Remove the security keys and recovery codes of a user whose home is this organization; needs a login of the last ten minutes").of(Kind::User),
         entry(Method::GET, &*invitations, u, admin, to!(invitations::list), Input::Nothing, list::<Invitation>(), "List invitations that nobody has accepted, without their links").of(Kind::Invitation),
         entry(Method::POST, &*invitations, u, admin, to!(invitations::create), json::<InvitationSpec>(), created::<CreatedInvitation>(), "Invite a person; the link is shown only once").of(Kind::Invitation).shown_once(),
         entry(Method::DELETE, format!("{invitations}/{{id}}"), u, admin, to!(invitations::revoke), Input::Nothing, Output::Nothing, "Revoke an invitation").of(Kind::Invitation),

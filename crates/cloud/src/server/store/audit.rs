@@ -66,27 +66,70 @@ const REMOVED: &str = "SELECT objects.kind, id AS object_id, updated_at AS at FR
                        AND objects.parent_id = removals.parent_id AND objects.position <= removals.position \
                        AND cluster_id = $1 ORDER BY objects.position DESC LIMIT 1000";
 
+/// A selection of the changes of an organization. An empty text selects all.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangeFilter<'a> {
+    pub kind: &'a str,
+    /// The actor, or the id in its name.
+    pub actor: &'a str,
+    /// The earliest time, or the beginning of its text.
+    pub since: &'a str,
+    /// The smallest number.
+    pub first: i64,
+}
+
+impl Default for ChangeFilter<'_> {
+    /// All changes.
+    fn default() -> Self {
+        Self {
+            kind: "",
+            actor: "",
+            since: "",
+            first: i64::MIN,
+        }
+    }
+}
+
 impl Store {
-    /// Passes the changes of an organization to `take`, newest first, until it breaks: at most `limit` before the
-    /// number `before`.
+    /// Passes the selected changes of an organization to `take`, newest first, until it breaks: at most `limit` before
+    /// the number `before`.
     pub async fn each_change(
         &self,
         organization: &str,
-        before: i64,
-        limit: i64,
+        selected: &ChangeFilter<'_>,
+        (before, limit): (i64, i64),
         mut take: impl FnMut(&AuditedChange<'_>) -> Result<ControlFlow<()>, Error> + Send,
     ) -> Result<(), Error> {
         let statement = query(
             "SELECT sequence, at, cluster_id, kind, object_id, action, actor, request_id, before, after FROM changes \
-             WHERE organization_id = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3",
-            &[organization],
+             WHERE organization_id = $1 AND ($2 = '' OR kind = $2) \
+             AND ($3 = '' OR actor IN ($3, 'user:' || $3, 'service_account:' || $3, 'cluster:' || $3)) AND at >= $4 \
+             AND sequence < $5 AND sequence >= $6 ORDER BY sequence DESC LIMIT $7",
+            &[organization, selected.kind, selected.actor, selected.since],
         )
         .bind(before)
+        .bind(selected.first)
         .bind(limit);
         self.each_row(statement, |row| {
             take(&AuditedChange::of(row).map_err(StoreError::from)?)
         })
         .await
+    }
+
+    /// The number and the time of the change of an organization that is `skipped` changes before the last one with a
+    /// number below `before`.
+    pub async fn change_before(
+        &self,
+        organization: &str,
+        (before, skipped): (i64, i64),
+    ) -> Result<Option<(i64, String)>, StoreError> {
+        let statement = "SELECT sequence, at FROM changes WHERE organization_id = $1 AND sequence < $2 \
+                         ORDER BY sequence DESC LIMIT 1 OFFSET $3";
+        let found = self
+            .read(query(statement, &[organization]).bind(before).bind(skipped))
+            .await?;
+        let read = |row: &AnyRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        found.first().map(read).transpose()
     }
 
     /// The last deletions of objects that a cluster of an organization mirrors, newest first: at most [`DELETIONS`],

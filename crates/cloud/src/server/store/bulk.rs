@@ -15,7 +15,7 @@ use crate::models::Kind;
 use crate::server::Error;
 
 /// The maximum number of rows of one statement: both databases permit more than 32,000 parameters.
-const CHUNK: usize = 500;
+pub(super) const CHUNK: usize = 500;
 
 /// A change of `row`, with its representations in the audit log.
 pub(super) struct Recorded<'a> {
@@ -25,7 +25,7 @@ pub(super) struct Recorded<'a> {
 }
 
 /// `count` placeholders after the first `skipped`.
-fn places(skipped: usize, count: usize) -> String {
+pub(super) fn places(skipped: usize, count: usize) -> String {
     let places: Vec<_> = (1..=count).map(|place| format!("${}", skipped + place)).collect();
     places.join(", ")
 }
@@ -39,13 +39,13 @@ fn tuples(skipped: usize, columns: usize, rows: usize) -> String {
 
 /// `text` with `rows` in place of `{}`, and with its first parameters. It is not prepared: each number of rows is
 /// another statement, which would displace those that are.
-fn statement(text: &str, rows: &str, values: &[&str]) -> Statement {
+pub(super) fn statement(text: &str, rows: &str, values: &[&str]) -> Statement {
     let query = sqlx::query(AssertSqlSafe(text.replace("{}", rows))).persistent(false);
     values.iter().fold(query, |query, value| query.bind(*value))
 }
 
 /// `text` with the parameters `values`, and with the list `listed` in place of `{}`.
-fn listing(text: &str, values: &[&str], listed: &[&str]) -> Statement {
+pub(super) fn listing(text: &str, values: &[&str], listed: &[&str]) -> Statement {
     let query = statement(text, &places(values.len(), listed.len()), values);
     listed.iter().fold(query, |query, value| query.bind(*value))
 }

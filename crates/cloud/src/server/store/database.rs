@@ -20,7 +20,7 @@ use super::feed::Feed;
 use super::jobs::{Change, Jobs, PendingWrite};
 use super::observed::Observed;
 use super::row::{Row, present};
-use super::source::{Source, query};
+use super::source::{Source, Statement, query};
 use super::transaction::Transaction;
 use crate::models::Kind;
 use crate::server::Error;
@@ -138,6 +138,13 @@ impl Store {
         Source::using(&mut &*self, kind, used, id).await
     }
 
+    /// The rows that `statement` selects.
+    pub(super) async fn read(&self, statement: Statement) -> Result<Vec<AnyRow>, StoreError> {
+        let mut reader = self.reader().await?;
+        let found = within(statement.fetch_all(&mut *reader)).await?;
+        Ok(reader.end(found))
+    }
+
     pub(super) async fn reader(&self) -> Result<Lease, StoreError> {
         Ok(Lease::of(self.pool.acquire().await?))
     }
@@ -146,8 +153,6 @@ impl Store {
 #[async_trait]
 impl Source for &Store {
     async fn fetch(&mut self, statement: &'static str, values: &[&str]) -> Result<Vec<AnyRow>, StoreError> {
-        let mut reader = self.reader().await?;
-        let found = within(query(statement, values).fetch_all(&mut *reader)).await?;
-        Ok(reader.end(found))
+        self.read(query(statement, values)).await
     }
 }

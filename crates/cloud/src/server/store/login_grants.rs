@@ -1,5 +1,5 @@
-//! The logins that a person grants to a program. Each is used once and expires; the number of those of one person, of
-//! one network and of all is limited.
+//! The logins that a person grants to a program, and those that wait for a security key. Each is used once and expires;
+//! the number of those of one person, of one network and of all is limited.
 //!
 //! A code is stored as its digest. No grant is in the audit log: the token that comes of it is.
 
@@ -18,20 +18,37 @@ const MAX: i64 = 4_096;
 /// The maximum number of grants of one kind for one person, or for one network.
 const MAX_OF_OWNER: i64 = 16;
 
-/// The way in which a program gets its token.
+/// The way in which a login continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantKind {
-    /// By a redirect of the browser to the program (RFC 8252).
+    /// The browser is redirected to the program (RFC 8252).
     Browser,
-    /// By asking until the person has typed a code (RFC 8628).
+    /// The program asks until the person has typed a code (RFC 8628).
     Device,
+    /// After the password, the browser sends a security key's signature or a recovery code.
+    SecondFactor,
+    /// After the password, the browser registers the first security key.
+    FirstKey,
+    /// A signed-in person registers a security key. No login comes of it.
+    AnotherKey,
 }
 
 impl GrantKind {
+    const ALL: [Self; 5] = [
+        Self::Browser,
+        Self::Device,
+        Self::SecondFactor,
+        Self::FirstKey,
+        Self::AnotherKey,
+    ];
+
     pub fn word(self) -> &'static str {
         match self {
             Self::Browser => "browser",
             Self::Device => "device",
+            Self::SecondFactor => "second-factor",
+            Self::FirstKey => "first-key",
+            Self::AnotherKey => "another-key",
         }
     }
 }
@@ -75,7 +92,7 @@ pub struct LoginGrant {
     pub client: String,
     /// The address from which the program asked; empty if it did not ask the server.
     pub address: String,
-    /// The PKCE challenge (RFC 7636); empty without one.
+    /// The PKCE challenge (RFC 7636), or the state of a ceremony of WebAuthn with its challenge; empty without one.
     pub challenge: String,
     pub redirect_uri: String,
     /// Seconds since 1970.
@@ -122,9 +139,7 @@ impl LoginGrant {
         let text = |column| row.try_get::<String, _>(column);
         let (kind, state) = (text("kind")?, text("state")?);
         let damaged = || StoreError::Damaged("a row of login_grants".to_owned());
-        let kind = [GrantKind::Browser, GrantKind::Device]
-            .into_iter()
-            .find(|known| known.word() == kind);
+        let kind = GrantKind::ALL.into_iter().find(|known| known.word() == kind);
         let state = GrantState::ALL.into_iter().find(|known| known.word() == state);
         Ok(Self {
             digest: text("digest")?,
@@ -144,8 +159,8 @@ impl LoginGrant {
 }
 
 impl Transaction {
-    /// Adds a grant. If there are as many as are permitted, one of the kind `device` takes the place of the oldest
-    /// pending one, of its owner or of all: nobody switches this way to log in off for others.
+    /// Adds a grant. If there are as many as are permitted, one of a kind other than `browser` takes the place of the
+    /// oldest pending one, of its owner or of all: nobody switches this way to log in off for others.
     ///
     /// # Errors
     /// If there are as many as are permitted, and none is displaced.
@@ -183,17 +198,17 @@ impl Transaction {
         Ok(self.run(query(insert, &values).bind(grant.expires_at)).await?)
     }
 
-    /// Deletes the oldest pending grant of the kind `device`, of the owner of `grant` alone if `of_owner`. Returns
-    /// false if there is none, or `grant` is of another kind.
+    /// Deletes the oldest pending grant of the kind of `grant`, of its owner alone if `of_owner`. Returns false if there
+    /// is none, or the kind is `browser`.
     async fn displace(&mut self, grant: &LoginGrant, of_owner: bool) -> Result<bool, StoreError> {
-        if grant.kind != GrantKind::Device {
+        if grant.kind == GrantKind::Browser {
             return Ok(false);
         }
         let owner = if of_owner { &*grant.owner } else { "" };
-        let delete = "DELETE FROM login_grants WHERE digest = (SELECT digest FROM login_grants WHERE kind = 'device' \
+        let delete = "DELETE FROM login_grants WHERE digest = (SELECT digest FROM login_grants WHERE kind = $2 \
                       AND state = 'pending' AND (owner = $1 OR $1 = '') ORDER BY expires_at, digest LIMIT 1) \
                       RETURNING digest";
-        Ok(!self.fetch(delete, &[owner]).await?.is_empty())
+        Ok(!self.fetch(delete, &[owner, grant.kind.word()]).await?.is_empty())
     }
 
     /// Stores the decision in `grant`.

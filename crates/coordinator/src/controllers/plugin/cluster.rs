@@ -163,7 +163,7 @@ impl Cluster {
         serde_json::to_value(rendered).map_err(Error::SerdeError)
     }
 
-    /// The object as it is. None if there is none.
+    /// The existing object, or None.
     pub(crate) async fn get(&self, id: &ObjectId, version: &str) -> Result<Option<Value>, Error> {
         let kind = self.served(id, version).await?;
         let found = self.api(&kind, id).get_opt(&path_segment(&id.name)).await?;

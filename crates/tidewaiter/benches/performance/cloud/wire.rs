@@ -17,6 +17,7 @@ pub struct Wire {
 pub struct Reply {
     pub status: u16,
     pub etag: Option<String>,
+    pub cookie: Option<String>,
     pub body: String,
 }
 
@@ -58,13 +59,14 @@ impl Wire {
         };
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let length: usize = field("content-length").map_or(Ok(0), str::parse)?;
-        let etag = field("etag").map(str::to_owned);
+        let [etag, cookie] = ["etag", "set-cookie"].map(|name| field(name).map(str::to_owned));
         while self.buffer.len() < end + length {
             self.more().await?;
         }
         Ok(Reply {
             status: status.context("an answer has a status")?,
             etag,
+            cookie,
             body: String::from_utf8_lossy(&self.buffer[end..]).into_owned(),
         })
     }

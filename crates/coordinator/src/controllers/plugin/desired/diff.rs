@@ -84,10 +84,10 @@ pub enum Operation {
 pub struct Difference {
     /// The path: `spec.template.spec.containers[main].image`. Empty for the whole object.
     pub path: String,
-    /// Before; absent if there is none.
+    /// The value before; absent if the path is new.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub before: Option<Value>,
-    /// After; absent if there is none.
+    /// The value after; absent if the path goes.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub after: Option<Value>,
 }
