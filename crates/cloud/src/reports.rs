@@ -1,9 +1,13 @@
-//! The summaries of the report of a cluster that tables show, in the command line and in the console. A report is null
-//! if the cluster has not reported.
+//! The summaries of the report of a cluster that tables show, in the command line and in the console, and what a
+//! cluster has made of changes. A report is null if the cluster has not reported.
+
+mod progress;
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
+
+pub use progress::{Made, Progress, progress};
 
 /// The held changes of all kinds: `4 User, 1 Registry`; `None` without held changes.
 #[must_use]

@@ -55,6 +55,11 @@ impl Path {
         self
     }
 
+    /// The segments, as they are before a URL escapes them.
+    pub(crate) fn segments(&self) -> &[String] {
+        &self.segments
+    }
+
     /// The path and the query, with what a URL escapes.
     pub(crate) fn uri(&self) -> String {
         let segments = self

@@ -23,6 +23,7 @@ mod device;
 mod directory;
 mod effect;
 mod fields;
+mod followed;
 mod home;
 mod invitations;
 mod keys;
@@ -40,10 +41,12 @@ mod report;
 mod roles;
 mod rule;
 mod second_factor;
+mod service_accounts;
 mod session;
 mod sign_in;
 mod teams;
 mod upgrades;
+mod usage;
 mod value;
 mod visit;
 
@@ -98,6 +101,7 @@ pub(super) fn router(app: AppState, api: Router) -> Router {
         .merge(account_pages())
         .merge(operator_pages())
         .merge(below_organization(access_pages()))
+        .merge(below_organization(service_account_pages()))
         .merge(below_organization(other_pages()))
         .merge(below_organization(cluster_pages()))
         .layer(from_fn_with_state(app.clone(), to_https))
@@ -173,6 +177,24 @@ fn access_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
     ]
 }
 
+/// The pages of programs, which are no people.
+fn service_account_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
+    vec![
+        (
+            "/service-accounts",
+            get(service_accounts::show_all).post(service_accounts::create),
+        ),
+        ("/service-accounts/{id}", get(service_accounts::show)),
+        ("/service-accounts/{id}/end", post(service_accounts::set_end)),
+        ("/service-accounts/{id}/delete", post(service_accounts::delete)),
+        ("/service-accounts/{id}/tokens", post(service_accounts::create_token)),
+        (
+            "/service-accounts/{id}/tokens/{token}/revoke",
+            post(service_accounts::revoke_token),
+        ),
+    ]
+}
+
 /// The other pages of an organization.
 fn other_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
     vec![
@@ -194,6 +216,7 @@ fn other_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
 fn cluster_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
     vec![
         ("/clusters", get(clusters::show)),
+        ("/events", get(clusters::events)),
         ("/attach", get(clusters::attach)),
         ("/clusters/{cluster}", get(cluster::show)),
         ("/clusters/{cluster}/events", get(cluster::events)),

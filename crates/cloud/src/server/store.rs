@@ -40,6 +40,7 @@ mod storage_limits;
 mod stored;
 mod tokens;
 mod transaction;
+mod usage;
 mod writer;
 
 use std::sync::Arc;
@@ -77,6 +78,7 @@ pub(super) use source::Source;
 pub(super) use storage::Storage;
 pub use storage_limits::StorageLimits;
 pub(super) use transaction::Transaction;
+pub(super) use usage::Usage;
 pub(super) use writer::Writer;
 
 /// An open database, and the tasks that it needs.

@@ -37,7 +37,7 @@ impl Browser<'_> {
     }
 
     /// A change that the API refuses with this status, although no page has its form.
-    async fn is_refused(&self, status: u16, path: &str, fields: &[(&str, &str)]) {
+    pub async fn is_refused(&self, status: u16, path: &str, fields: &[(&str, &str)]) {
         let confirmed = [fields, &[("confirmed", "yes")]].concat();
         let refused = self.post(path, &confirmed).await.is(status);
         assert!(refused.body.contains("role=\"alert\""), "{refused:?}");

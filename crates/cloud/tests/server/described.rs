@@ -197,6 +197,7 @@ async fn accounts_documents_and_refusals_are_as_described() {
         "~/users",
         "~/audit",
         "/v3/operators",
+        "/v3/operators/organizations",
         "~/templates",
         "/v3/plugins",
         "/openapi.json",

@@ -32,7 +32,7 @@ pub async fn connect(world: &World, last: u8, text: &str) -> TcpStream {
 }
 
 /// Everything until the server closes the connection.
-async fn rest(mut stream: TcpStream) -> String {
+pub async fn rest(mut stream: TcpStream) -> String {
     let mut read = Vec::new();
     let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut read)).await;
     ended.expect("the end of the connection").unwrap();

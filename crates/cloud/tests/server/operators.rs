@@ -2,6 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tidewaiter_cloud::models::Kind;
 use tidewaiter_testkit::eventually;
 
 use crate::escalation::{key_of, take_over};
@@ -10,9 +11,12 @@ use crate::world::{Answer, World, on_both};
 
 on_both!(
     operators_make_and_unmake_each_other,
+    an_operator_sees_what_each_organization_has_of_its_limits,
     the_last_operator_stays,
     nobody_takes_an_operator_over,
 );
+
+const ORGANIZATIONS: &str = "/v3/operators/organizations";
 
 fn operator(user: &str) -> String {
     format!("/v3/operators/{user}")
@@ -75,6 +79,53 @@ async fn operators_make_and_unmake_each_other(world: World) {
     make_organization(&world, &olivia).await.is(403);
     world.get(&olivia, "/v3/operators").await.is(403);
     assert_eq!(operators(&world, &otto).await, [made.json()]);
+}
+
+async fn an_operator_sees_what_each_organization_has_of_its_limits(world: World) {
+    let world = world
+        .restarted(|parts| parts.quotas = [(Kind::Cluster, 2)].into())
+        .await;
+    let olivia = world.owner().await;
+    let (_, otto) = world.user(&olivia, &world.organization, "Otto", "owner").await;
+    let other = world.another_organization(&olivia, "Other").await;
+    let (_, sven) = world.user(&olivia, &other, "Sven", "owner").await;
+    let leave = format!("/v3/organizations/{other}/users/{}", world.owner);
+    world.delete(&olivia, &leave).await.is(204);
+    let clusters = format!("/v3/organizations/{other}/clusters");
+    for name in ["prod", "test"] {
+        world.post(&sven, &clusters, json!({ "name": name })).await.is(201);
+    }
+    world.post(&sven, &clusters, json!({"name": "more"})).await.is(403);
+    // Page by page, in the order of their creation.
+    let first = world.get(&olivia, &format!("{ORGANIZATIONS}?limit=1")).await.is(200);
+    assert_eq!(first.json().as_array().unwrap().len(), 1);
+    assert_eq!(first.json()[0]["name"], "Acme");
+    let link = first.header("link");
+    let next = link.trim_start_matches('<').split('>').next().unwrap();
+    let second = world.get(&olivia, next).await.is(200);
+    assert_eq!(second.header("link"), "");
+    let listed = second.json();
+    assert_eq!((&listed[0]["id"], &listed[0]["name"]), (&json!(other), &json!("Other")));
+    let objects = listed[0]["objects"].as_array().unwrap();
+    let of_kind = |kind: &str| objects.iter().find(|used| used["kind"] == kind);
+    assert_eq!(of_kind("clusters").unwrap()["count"], 2);
+    assert_eq!(of_kind("clusters").unwrap()["limit"], 2);
+    assert_eq!(of_kind("memberships").unwrap()["count"], 1);
+    assert_eq!(of_kind("tokens"), None);
+    let bytes = listed[0]["bytes"].as_u64().unwrap();
+    assert!(
+        bytes > 0 && listed[0]["bytes_limit"].as_u64().unwrap() > bytes,
+        "{listed}"
+    );
+    // Nothing that is inside it, which the operator may not read otherwise either.
+    assert!(
+        !second.body.contains("prod") && !second.body.contains("sven"),
+        "{second:?}"
+    );
+    world.get(&olivia, &clusters).await.is(404);
+    for token in [&otto, &sven] {
+        world.get(token, ORGANIZATIONS).await.is(403);
+    }
 }
 
 async fn the_last_operator_stays(world: World) {

@@ -224,8 +224,8 @@ impl Filled {
             let (whole, method) = (nameless(path), method.to_uppercase());
             let one = parameters(path).filter_map(|(item, name)| {
                 let spare = (method == Method::DELETE.as_str() && item == whole) || path.ends_with("/locked");
-                // A stream that is granted has no end: here there is no such cluster.
-                let id = if path.ends_with("/events") && item == CLUSTER {
+                // A stream that is granted has no end: here there is no such cluster or organization.
+                let id = if path.strip_suffix("/events").is_some_and(|of| nameless(of) == item) {
                     Uuid::nil().to_string()
                 } else {
                     if spare { &self.spare } else { &self.kept }.get(&item)?.clone()

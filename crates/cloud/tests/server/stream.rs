@@ -62,6 +62,7 @@ on_both!(
     a_cluster_reads_which_of_its_objects_were_deleted,
     the_record_of_deletions_names_what_left_the_lists_of_a_cluster_and_nothing_that_they_have,
     what_no_cluster_mirrors_takes_no_place_in_the_record_of_deletions,
+    an_organization_hears_what_changes_in_all_of_its_clusters,
     who_is_cut_off_again_and_again_ends_with_what_a_lister_sees,
     a_stream_ends_with_the_right_to_hear_it,
     a_server_that_stops_ends_its_streams,
@@ -501,6 +502,36 @@ async fn a_stream_ends_with_the_right_to_hear_it(world: World) {
     assert_eq!(kinds(&unbothered.heard().await), ["users"]);
     world.delete(&owner, &path).await.is(204);
     assert_eq!(unbothered.next().await, None);
+}
+
+async fn an_organization_hears_what_changes_in_all_of_its_clusters(world: World) {
+    let owner = world.owner().await;
+    let (user, reader) = world.user(&owner, &world.organization, "Rita", "read_only").await;
+    let (prod, key) = cluster(&world, &owner, "prod").await;
+    let (test, _) = cluster(&world, &owner, "test").await;
+    let mut listening = Listening::to(&world, &reader, "~", None).await;
+    let hello = listening.heard().await;
+    assert_eq!((&*hello.event, &*hello.data), ("hello", "{}"));
+    let other = world.another_organization(&owner, "Other").await;
+    let role_elsewhere = format!("/v3/organizations/{other}/roles");
+    world.post(&owner, &role_elsewhere, role("Other")).await.is(201);
+    label(&world, &owner, &prod, "a").await;
+    assert_eq!(kinds(&listening.heard().await), ["labels"]);
+    let running = json!({"status": {"type": "RUNNING", "message": "hunter2"}});
+    world.put(&owner, &format!("{test}/status"), running).await.is(200);
+    let health = listening.heard().await;
+    assert_eq!(kinds(&health), ["clusters"]);
+    assert!(!health.data.contains("hunter2"), "{health:?}");
+    world.post(&owner, "~/roles", role("More")).await.is(201);
+    assert_eq!(kinds(&listening.heard().await), ["roles"]);
+    // After a lost connection, nothing is missed.
+    let mut again = Listening::to(&world, &reader, "~", Some(&hello.id)).await;
+    assert_eq!(kinds(&again.heard().await), ["clusters", "labels", "roles"]);
+    world.get(&key, "~/events").await.is(403);
+    world.delete(&owner, &format!("~/users/{user}")).await.is(204);
+    for mut stream in [listening, again] {
+        assert_eq!(stream.next().await, None);
+    }
 }
 
 async fn a_server_that_stops_ends_its_streams(mut world: World) {

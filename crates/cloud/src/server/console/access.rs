@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::api::Problem;
 use super::change::{Change, Review, submit};
-use super::controls::{ROWS, button, end_input, end_of, ends, facts, form, input, next, table, time, with_query};
-use super::directory::{Directory, has_ended};
+use super::controls::{ROWS, button, end, end_input, end_of, ends, facts, form, input, next, table, time, with_query};
+use super::directory::{Directory, has_passed};
 use super::lookup::named_ids;
 use super::page::failed;
 use super::parts::breadcrumbs;
@@ -134,26 +134,28 @@ pub(super) async fn logins(visit: Visit) -> Response {
 
 async fn users_with_keys(visit: &Visit) -> Result<Markup, Problem> {
     let answer = visit.part(visit.list("users"), ROWS).await?;
-    let users = answer
-        .items()
-        .iter()
-        .filter(|user| text(user, "role") != "read_only" && !has_ended(user, visit.session.now));
+    let now = visit.session.now;
+    let users = answer.items().iter().filter(|user| {
+        let ends = ["expires_at", "role_expires_at"].map(|field| text(user, field));
+        text(user, "role") != "read_only" && !ends.iter().any(|end| has_passed(end, now))
+    });
     let rows = html! {
         @for user in users {
-            @for key in list(user, "ssh_keys").filter(|key| !has_ended(key, visit.session.now)) {
+            @for key in list(user, "ssh_keys").filter(|key| !has_passed(text(key, "expires_at"), now)) {
                 tr {
                     td { (visit.link("people", user)) }
                     td { (text(key, "name")) " " code { (text(key, "fingerprint")) } }
                     // The key ends with its user.
-                    td { (ends(key, visit.session.now)) }
-                    td { (ends(user, visit.session.now)) }
+                    td { (ends(key, now)) }
+                    td { (ends(user, now)) }
+                    td { (end(text(user, "role_expires_at"), now)) }
                 }
             }
         }
     };
     Ok(html! {
         p { "With these keys, people log in on the nodes of all clusters whose agents follow this organization." }
-        (table("SSH logins", &["Person", "Key", "Key ends", "Person's access ends"], &rows))
+        (table("SSH logins", &["Person", "Key", "Key ends", "Person's access ends", "Membership ends"], &rows))
         (next(&visit.page_path("access/logins"), answer.after.as_deref()))
     })
 }

@@ -115,7 +115,11 @@ fn token_list(session: &Session, tokens: &Value) -> Markup {
     let rows = html! {
         @for token in tokens {
             tr {
-                td { (text(token, "name")) @if text(token, "name") == LOGIN { " (a session)" } }
+                td {
+                    (text(token, "name"))
+                    @if text(token, "id") == session.token { " (this session)" }
+                    @else if text(token, "name") == LOGIN { " (a session)" }
+                }
                 td { (time(text(token, "created_at"))) }
                 td { (time(text(token, "expires_at"))) }
                 td { (button(session, &format!("/account/tokens/{}/revoke", text(token, "id")), "Revoke")) }

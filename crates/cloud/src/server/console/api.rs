@@ -16,7 +16,7 @@ use tower::ServiceExt as _;
 use tracing::error;
 
 use crate::client::Path;
-use crate::models::InvalidField;
+use crate::models::{CHANGE_HEADER, InvalidField};
 use crate::server::Error;
 use crate::server::http::call::OfPage;
 use crate::server::http::errors::busy;
@@ -57,6 +57,8 @@ pub(super) struct Answer {
     pub(super) etag: Option<String>,
     /// The cursor of the next page of a list.
     pub(super) after: Option<String>,
+    /// The number of the change that was made.
+    pub(super) change: Option<u64>,
 }
 
 impl Answer {
@@ -101,6 +103,17 @@ impl Api {
             self.headers.insert(AUTHORIZATION, value);
         }
         self
+    }
+
+    /// The same API, whose responses do not count for the page: as many bytes again are read of it.
+    #[must_use]
+    pub(super) fn uncounted(&self) -> Self {
+        Self {
+            router: self.router.clone(),
+            peer: self.peer,
+            headers: self.headers.clone(),
+            read_bytes: AtomicUsize::new(0),
+        }
     }
 
     pub(super) async fn get(&self, path: Path) -> Result<Answer, Problem> {
@@ -153,6 +166,7 @@ impl Api {
             value: serde_json::from_slice(&bytes).unwrap_or_default(),
             etag: header(ETAG).map(str::to_owned),
             after: header(LINK).and_then(cursor),
+            change: header(HeaderName::from_static(CHANGE_HEADER)).and_then(|number| number.parse().ok()),
         })
     }
 

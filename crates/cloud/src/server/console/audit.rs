@@ -11,11 +11,24 @@ use super::controls::{ROWS, input, table, time, with_query};
 use super::directory::Directory;
 use super::fields::FormFields;
 use super::page::{Page, failed};
+use super::parts::{follows, live};
 use super::session::Session;
 use super::value::text;
 use super::visit::Visit;
 use crate::client::Path;
 use crate::models::Kind;
+
+/// The kinds that people change most, whose changes the page shows at once. Those of nodes are reports, at any time.
+const FOLLOWED: [Kind; 8] = [
+    Kind::User,
+    Kind::Team,
+    Kind::Role,
+    Kind::RoleBinding,
+    Kind::Registry,
+    Kind::Plugin,
+    Kind::ClusterLabel,
+    Kind::Upgrade,
+];
 
 /// Reads the part of the log at `path` that the query of a page selects, with the changes of `actor`.
 async fn read(api: &Api, path: Path, query: &FormFields, actor: &str) -> Result<Answer, Problem> {
@@ -39,12 +52,8 @@ async fn of_organization(visit: &Visit) -> Result<Markup, Problem> {
     let ids = |row| [id_of_actor(text(row, "actor")), text(row, "object_id")];
     let ids: Vec<&str> = part.items().iter().flat_map(ids).collect();
     let directory = visit.directory(&ids).await?;
-    Ok(content(
-        &visit.page_path("audit"),
-        &visit.query,
-        &part,
-        Some(&directory),
-    ))
+    let content = content(&visit.page_path("audit"), &visit.query, &part, Some(&directory));
+    Ok(html! { (follows(&visit.page_path("events"), &FOLLOWED)) (content) })
 }
 
 /// The log of what belongs to no organization.
@@ -85,6 +94,13 @@ fn content(here: &str, query: &FormFields, part: &Answer, directory: Option<&Dir
             }
         }
     };
+    let shown = html! {
+        (table("Audit log", &["Time", "Actor", "Action", "Object", "Change"], &rows))
+        @if let Some(before) = &part.after {
+            @let path = with_query(here, &filters);
+            p { a rel="next" href={ (path) "&before=" (before) } { "Older" } }
+        }
+    };
     html! {
         form.filter method="get" {
             (input("Actor (e-mail address or ID)", "actor", value("actor")))
@@ -92,11 +108,7 @@ fn content(here: &str, query: &FormFields, part: &Answer, directory: Option<&Dir
             label { "Since (UTC) " input type="date" name="since" value=(value("since")); }
             button type="submit" { "Filter" }
         }
-        (table("Audit log", &["Time", "Actor", "Action", "Object", "Change"], &rows))
-        @if let Some(before) = &part.after {
-            @let path = with_query(here, &filters);
-            p { a rel="next" href={ (path) "&before=" (before) } { "Older" } }
-        }
+        @if query.get("before").is_some() { (shown) } @else { (live("log", &shown)) }
     }
 }
 

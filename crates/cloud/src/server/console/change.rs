@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::api::Problem;
 use super::controls::with_query;
 use super::fields::FormFields;
+use super::followed;
 use super::page::{Page, csrf, failed, problem};
 use super::parts::DONE;
 use super::see_other;
@@ -70,11 +71,15 @@ pub(super) async fn submit(
 ) -> Response {
     let mut refused = None;
     if form.get(CONFIRMED).is_some() {
+        let path = change.path.clone();
         let sent = session
             .api
             .send(change.method, change.path, change.body.as_ref(), form.filled(ETAG));
         match sent.await {
-            Ok(_) => return see_other(&with_query(&change.then, &[DONE])),
+            Ok(answer) => {
+                let done = followed::name(&path, &answer);
+                return see_other(&with_query(&change.then, &[(DONE.0, &*done)]));
+            }
             Err(problem) => refused = Some(problem),
         }
     }

@@ -1,7 +1,6 @@
 //! One cluster: its node pools, nodes, labels, plugins, upgrades and API keys, and what its coordinator reports.
 
 use axum::response::Response;
-use http::Method;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -251,9 +250,8 @@ pub(super) fn policies_table(policies: &[Value]) -> Markup {
     }
 }
 
-/// The change stream of the cluster, which ends with the session. It is no page, and opens without a permit of one.
-pub(super) async fn events(mut visit: Visit) -> Response {
-    visit.session.permits.clear();
-    let path = path(&visit).below("events");
-    visit.api().response(Method::GET, &path, String::new(), None).await
+/// The change stream of the cluster.
+pub(super) async fn events(visit: Visit) -> Response {
+    let stream = path(&visit).below("events");
+    visit.follow(stream).await
 }

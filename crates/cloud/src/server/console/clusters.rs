@@ -10,16 +10,20 @@ use serde_json::Value;
 use super::Console;
 use super::api::{Problem, if_found};
 use super::controls::{next, table};
-use super::parts::{ago, badge, live};
+use super::parts::{ago, badge, follows, live};
 use super::report::synced;
 use super::upgrades::upgrade_badge;
 use super::value::text;
 use super::visit::Visit;
 use crate::client::Path;
+use crate::models::Kind;
 use crate::reports::{agents, held, plugins};
 
 /// The number of clusters of a page, whose reports may be large.
 const ROWS: usize = 25;
+
+/// The kinds whose changes the page shows at once.
+const FOLLOWED: [Kind; 2] = [Kind::Cluster, Kind::Upgrade];
 
 /// The report of the coordinator about the cluster at `path`; `None` before its first report.
 pub(super) async fn report(visit: &Visit, path: Path) -> Result<Option<Value>, Problem> {
@@ -48,6 +52,7 @@ async fn content(visit: &Visit) -> Result<Markup, Problem> {
     let ids: Vec<&str> = clusters.iter().map(|cluster| text(cluster, "id")).collect();
     let (reports, upgrades) = futures::try_join!(visit.reports(&ids), visit.open_upgrades(&ids))?;
     Ok(html! {
+        (follows(&visit.page_path("events"), &FOLLOWED))
         (live("clusters", &clusters_table(visit, clusters, &reports, &upgrades)))
         (next(&visit.page_path("clusters"), answer.after.as_deref()))
         @if visit.is_admin() { p { a.button href=(visit.page_path("attach")) { "Attach a cluster" } } }
@@ -99,6 +104,12 @@ fn clusters_table(
     html! {
         @if clusters.is_empty() { p.empty { "There are no clusters." } } @else { (table("Clusters", &headers, &markup)) }
     }
+}
+
+/// The change stream of the organization.
+pub(super) async fn events(visit: Visit) -> Response {
+    let stream = visit.list("events");
+    visit.follow(stream).await
 }
 
 /// The commands that attach a cluster: its manifests contain an API key, so that no page makes them.

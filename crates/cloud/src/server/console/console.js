@@ -12,9 +12,11 @@
   const MIN_INTERVAL = 2_000;
   const MIN_RETRY = 1_000;
   const MAX_RETRY = 60_000;
-  // A page without a stream is read again after this time; one with a stream, for what no stream reports, later.
+  // A page is read again after this time, for what no stream reports: the reports of clusters.
   const POLL = 30_000;
-  const POLL_WITH_STREAM = 120_000;
+  // It is read sooner, so many times, while clusters follow a change (`data-soon`).
+  const POLL_SOON = 5_000;
+  let soon = 24;
 
   const clock = new Intl.DateTimeFormat(undefined, {
     year: "numeric", month: "short", day: "2-digit", hour: "2-digit", minute: "2-digit", timeZoneName: "short",
@@ -51,6 +53,7 @@
     const active = document.activeElement;
     const selection = document.getSelection();
     return element.contains(active)
+      || element.querySelector("details[open]") !== null
       || [...element.querySelectorAll("input, textarea, select")].some(isFilled)
       || (selection !== null && !selection.isCollapsed && element.contains(selection.anchorNode));
   }
@@ -122,7 +125,9 @@
     }
   });
 
-  const url = document.querySelector("[data-stream]")?.dataset.stream;
+  // Of a stream with `data-kinds`, only changes of these are read.
+  const { stream: url, kinds } = document.querySelector("[data-stream]")?.dataset ?? {};
+  const isShown = (change) => kinds === undefined || change.kinds.some((kind) => kinds.split(" ").includes(kind));
   let source = null;
   let failures = 0;
   let retry;
@@ -136,7 +141,9 @@
       schedule();
     });
     source.addEventListener("reset", schedule);
-    source.addEventListener("change", schedule);
+    source.addEventListener("change", (event) => {
+      if (isShown(JSON.parse(event.data))) schedule();
+    });
     source.addEventListener("error", () => {
       disconnect();
       const delay = Math.min(MAX_RETRY, MIN_RETRY * 2 ** failures);
@@ -154,7 +161,9 @@
   }
 
   function poll() {
-    const time = url === undefined ? POLL : POLL_WITH_STREAM;
+    const isSoon = soon > 0 && document.querySelector("[data-soon]") !== null;
+    if (isSoon) soon -= 1;
+    const time = isSoon ? POLL_SOON : POLL;
     setTimeout(() => {
       if (!document.hidden) schedule();
       poll();

@@ -1,10 +1,10 @@
 //! The parts of pages: fields, forms, tables and times.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::directory::has_ended;
+use super::directory::has_passed;
 use super::fields::FormFields;
 use super::page::csrf;
 use super::session::Session;
@@ -12,6 +12,9 @@ use super::value::text;
 
 /// The number of rows of a table.
 pub(super) const ROWS: usize = 100;
+
+/// The time before an end in which pages point it out.
+const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// A field with a text.
 pub(super) fn input(label: &str, name: &str, value: &str) -> Markup {
@@ -135,8 +138,41 @@ pub(super) fn time(time: &str) -> Markup {
 
 /// The end of the access that `object` gives.
 pub(super) fn ends(object: &Value, now: Timestamp) -> Markup {
-    let end = text(object, "expires_at");
+    end(text(object, "expires_at"), now)
+}
+
+/// An end of access, which is marked within a week before it.
+pub(super) fn end(end: &str, now: Timestamp) -> Markup {
     html! {
-        @if end.is_empty() { "no end" } @else if has_ended(object, now) { "ended " (time(end)) } @else { (time(end)) }
+        @if end.is_empty() { "no end" } @else if has_passed(end, now) { "ended " (time(end)) } @else {
+            (time(end))
+            @if is_soon(end, now) { " " span.badge.active { "soon" } }
+        }
+    }
+}
+
+/// Returns true if the end is within a week.
+pub(super) fn is_soon(end: &str, now: Timestamp) -> bool {
+    let soon = now.checked_add(SOON).unwrap_or(Timestamp::MAX);
+    !has_passed(end, now) && has_passed(end, soon)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_within_a_week_is_marked() {
+        let now = "2027-01-31T18:00:00Z".parse().unwrap();
+        for (at, words, is_marked) in [
+            ("", "no end", false),
+            ("2027-01-31T18:00:00Z", "ended", false),
+            ("2027-02-07T18:00:00Z", "2027-02-07", true),
+            ("2027-02-07T18:00:01Z", "2027-02-07", false),
+        ] {
+            let shown = end(at, now).into_string();
+            assert!(shown.contains(words), "{shown}");
+            assert_eq!(shown.contains("soon"), is_marked, "{shown}");
+        }
     }
 }

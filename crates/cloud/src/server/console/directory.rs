@@ -14,7 +14,7 @@ use crate::models::values::EndTime;
 use crate::server::store::Row;
 
 /// The fields of its objects that pages use.
-static FIELDS: [&str; 4] = ["name", "email", "user_ids", "rules"];
+static FIELDS: [&str; 5] = ["name", "email", "user_ids", "user_ends", "rules"];
 
 /// The path of an organization in the API.
 pub(super) fn organization(id: &str) -> Path {
@@ -62,6 +62,15 @@ impl Directory {
             organization: "acme".to_owned(),
             objects: objects(Kind::Team, teams).chain(objects(Kind::Role, roles)).collect(),
         }
+    }
+
+    /// Removes the people from their teams whose membership has ended at `now`: it gives nothing.
+    #[must_use]
+    pub(super) fn at(mut self, now: Timestamp) -> Self {
+        self.objects
+            .values_mut()
+            .for_each(|(_, object)| remove_ended(object, now));
+        self
     }
 
     fn of_kind(&self, kind: Kind, id: &str) -> Option<&Value> {
@@ -133,11 +142,39 @@ impl Bindings {
 
     /// The bindings that have not ended.
     pub(super) fn live(&self) -> impl Iterator<Item = &Value> {
-        self.all.iter().filter(|binding| !has_ended(binding, self.now))
+        let live = |binding: &&Value| !has_passed(text(binding, "expires_at"), self.now);
+        self.all.iter().filter(live)
     }
 }
 
-/// Returns true if the access of a user, of a role binding, or of an SSH key has ended at `now`.
-pub(super) fn has_ended(object: &Value, now: Timestamp) -> bool {
-    EndTime::of_field(text(object, "expires_at")).is_some_and(|end| end.has_passed(now))
+/// Removes the people from a team whose membership has ended at `now`.
+fn remove_ended(team: &mut Value, now: Timestamp) {
+    let ends = team.get("user_ends").cloned().unwrap_or_default();
+    let has_ended = |user: &Value| has_passed(text(&ends, user.as_str().unwrap_or_default()), now);
+    if let Some(users) = team.get_mut("user_ids").and_then(Value::as_array_mut) {
+        users.retain(|user| !has_ended(user));
+    }
+}
+
+/// Returns true if the end of an access has passed at `now`.
+pub(super) fn has_passed(end: &str, now: Timestamp) -> bool {
+    EndTime::of_field(end).is_some_and(|end| end.has_passed(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_team_gives_nothing_to_a_person_whose_membership_has_ended() {
+        let ends = json!({"alice": "2099-01-01T00:00:00Z", "bob": "2020-01-01T00:00:00Z"});
+        let team = json!({"id": "night", "user_ids": ["alice", "bob", "carol"], "user_ends": ends});
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let directory = Directory::of(json!([team]), json!([])).at(now);
+        let binding = json!({"team_id": "night"});
+        let people: Vec<&str> = directory.people_of(&binding).collect();
+        assert_eq!(people, ["alice", "carol"]);
+    }
 }

@@ -65,7 +65,7 @@ impl Visit {
         ids.dedup();
         let found = self.app.store.named_objects(&self.place.id, &ids).await?;
         self.count(&found);
-        Ok(Directory::new(&self.place.id, found))
+        Ok(Directory::new(&self.place.id, found).at(self.session.now))
     }
 
     /// The selected role bindings after the position `after`, at most `limit`.
@@ -183,6 +183,7 @@ impl Visit {
                 "role": membership.text("role"),
                 "keys": keys.get(&user.id).copied().unwrap_or_default(),
                 "expires_at": user.text("expires_at"),
+                "role_expires_at": membership.text("expires_at"),
             });
             is_wanted.then_some(shown)
         };

@@ -1,4 +1,4 @@
-//! The operators of the server, and its organizations as far as an operator is a member of them.
+//! The operators of the server, and its organizations.
 
 use axum::extract::{Path as Segment, RawQuery};
 use axum::response::Response;
@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use super::api::{Api, Problem};
 use super::change::{Change, Review, submit};
-use super::controls::{button, form, input, required, select, table, time};
+use super::controls::{button, form, input, required, table, time};
 use super::directory::organization;
 use super::fields::FormFields;
 use super::page::{Page, failed};
 use super::parts::done;
 use super::session::{Posted, Session};
+use super::usage;
 use super::value::text;
 use crate::client::Path;
 
@@ -27,57 +28,29 @@ pub(super) async fn show(session: Session, RawQuery(query): RawQuery) -> Respons
         organization: None,
         status: StatusCode::OK,
     };
-    match content(&session).await {
+    match content(&session, query.filled("after")).await {
         Ok(content) => page.with(&html! { (done(&query)) (content) }),
         Err(problem) => failed(Some(&session), &problem),
     }
 }
 
-async fn content(session: &Session) -> Result<Markup, Problem> {
+async fn content(session: &Session, after: Option<&str>) -> Result<Markup, Problem> {
     // First, because only operators may read it.
     let operators = session.api.get(Path::new(["operators"])).await?.value;
-    let organizations = session.api.get(Path::new(["organizations"])).await?.value;
+    let organizations = usage::section(session, after).await?;
     Ok(html! {
         p { a href="/operators/audit" { "Audit of the server" } }
         h2 { "Organizations" }
-        p { "The organizations that you are a member of. An organization that is locked refuses changes." }
-        (organization_table(session, organizations.as_array().map(Vec::as_slice).unwrap_or_default()))
+        p {
+            "An organization that is locked refuses changes, and one at a limit refuses more. Only its members see its \
+             pages."
+        }
+        (organizations)
         (form(session, "/operators/organizations", "Create an organization", &required("Name", "name", "text")))
-        (form(session, "/operators/lock", "Lock or unlock another one", &html! {
-            (required("ID of the organization", "id", "text"))
-            (lock_select())
-        }))
         h2 { "Operators" }
         (operator_table(session, operators.as_array().map(Vec::as_slice).unwrap_or_default()))
         (form(session, HERE, "Add an operator", &input("E-mail address in your organizations, or ID", "person", "")))
     })
-}
-
-fn lock_select() -> Markup {
-    select("State", "locked", [("true", "locked"), ("false", "unlocked")], "true")
-}
-
-fn is_locked(organization: &Value) -> bool {
-    organization.get("locked") == Some(&Value::Bool(true))
-}
-
-fn organization_table(session: &Session, organizations: &[Value]) -> Markup {
-    let rows = html! {
-        @for organization in organizations {
-            @let (id, is_locked) = (text(organization, "id"), is_locked(organization));
-            tr {
-                td { a href={ "/organizations/" (id) "/clusters" } title=(id) { (text(organization, "name")) } }
-                td { @if is_locked { "locked" } @else { "open" } }
-                td {
-                    (form(session, "/operators/lock", if is_locked { "Unlock" } else { "Lock" }, &html! {
-                        input type="hidden" name="id" value=(id);
-                        input type="hidden" name="locked" value=(if is_locked { "false" } else { "true" });
-                    }))
-                }
-            }
-        }
-    };
-    table("Organizations", &["Name", "State", ""], &rows)
 }
 
 fn operator_table(session: &Session, operators: &[Value]) -> Markup {
@@ -125,9 +98,7 @@ pub(super) async fn lock(sent: Posted) -> Response {
         Some(json!({ "locked": locked })),
     );
     let review = async {
-        // An operator who is no member cannot read the name.
-        let found = sent.session.api.get(organization(id)).await;
-        let name = found.map_or_else(|_| id.to_owned(), |answer| text(&answer.value, "name").to_owned());
+        let name = usage::name_of(&sent.session.api, id).await?;
         let (title, effect) = if locked {
             (
                 "Lock the organization",
@@ -136,10 +107,8 @@ pub(super) async fn lock(sent: Posted) -> Response {
         } else {
             ("Unlock the organization", "accepts changes again.")
         };
-        Ok(Review::new(
-            title,
-            html! { p { "The organization " strong { (name) } " " (effect) } },
-        ))
+        let effect = html! { p { "The organization " strong { (name) } " " (effect) } };
+        Ok::<_, Problem>(Review::new(title, effect))
     };
     submit((&sent.session, None), &sent.form, change, review).await
 }

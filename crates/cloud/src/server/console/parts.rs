@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use super::controls::timestamp;
 use super::fields::FormFields;
+use crate::models::Kind;
 
 /// The query of the page after a change.
 pub(super) const DONE: (&str, &str) = ("done", "yes");
@@ -87,6 +88,12 @@ fn words(seconds: i64) -> String {
 /// Content that the script replaces when something changes. `id` is unique on the page.
 pub(super) fn live(id: &str, content: &Markup) -> Markup {
     html! { section id=(id) data-live { (content) } }
+}
+
+/// Names the change stream at this path, which the page follows as far as it is about these kinds.
+pub(super) fn follows(path: &str, kinds: &[Kind]) -> Markup {
+    let words: Vec<&str> = kinds.iter().map(|kind| kind.word()).collect();
+    html! { span hidden data-stream=(path) data-kinds=(words.join(" ")) {} }
 }
 
 /// The pages above this one.

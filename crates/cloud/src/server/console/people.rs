@@ -12,7 +12,7 @@ use super::api::Problem;
 use super::change::{Change, Review, SECRET, submit};
 use super::cluster::number;
 use super::controls::{
-    ROWS, button, end_input, end_of, ends, facts, form, input, required, secret, select, table, time, with_query,
+    ROWS, button, end, end_input, end_of, ends, facts, form, input, required, secret, select, table, time, with_query,
 };
 use super::directory::{Bindings, Directory};
 use super::invitations;
@@ -51,7 +51,12 @@ async fn everybody(visit: &Visit) -> Result<Markup, Problem> {
     let here = visit.page_path("people");
     let next_user = next_user.map(|after| with_query(&here, &[("person", wanted), ("after", &*after.to_string())]));
     Ok(html! {
-        @if visit.is_admin() { p { a href=(visit.page_path("people/new")) { "Create a person" } } }
+        @if visit.is_admin() {
+            p {
+                a href=(visit.page_path("people/new")) { "Create a person" }
+                " · " a href=(visit.page_path("service-accounts")) { "Service accounts" }
+            }
+        }
         form.filter method="get" {
             (input("Name or e-mail address", "person", wanted))
             button type="submit" { "Search" }
@@ -81,12 +86,21 @@ fn people_table(visit: &Visit, users: &[Value], of_people: &HashMap<String, Vec<
                 }
                 td { (number(user, "keys")) }
                 td { (ends(user, visit.session.now)) }
+                td { (end(text(user, "role_expires_at"), visit.session.now)) }
             }
         }
     };
     table(
         "People",
-        &["Name", "E-mail address", "Role", "Teams", "SSH keys", "Access ends"],
+        &[
+            "Name",
+            "E-mail address",
+            "Role",
+            "Teams",
+            "SSH keys",
+            "Access ends",
+            "Membership ends",
+        ],
         &rows,
     )
 }
@@ -185,6 +199,10 @@ impl Person {
                 html! { @for team in &self.teams { (visit.link("teams", team)) " " } },
             ),
             ("Access ends", ends(&self.user, visit.session.now)),
+            (
+                "Membership ends",
+                end(text(&self.user, "role_expires_at"), visit.session.now),
+            ),
             ("Member since", time(text(&self.user, "added_at"))),
             ("ID", html! { code { (self.id) } }),
         ])
@@ -246,7 +264,10 @@ fn changes(visit: &Visit, person: &Person) -> Markup {
         p {
             a href=(visit.page_path(&format!("access/grant?person={}", person.id))) { "Grant a role in clusters" }
         }
-        (form(session, &format!("{here}/role"), "Change the role", &role_select(text(&person.user, "role"))))
+        (form(session, &format!("{here}/role"), "Change the role", &html! {
+            (role_select(text(&person.user, "role")))
+            (end_input(text(&person.user, "role_expires_at")))
+        }))
         (form(session, &format!("{here}/end"), "Set the end", &end_input(text(&person.user, "expires_at"))))
         @if visit.may(OrgRole::Owner) { (button(session, &format!("{here}/logins"), "End all logins")) }
         (button(session, &format!("{here}/second-factor"), "Reset the second factor"))
@@ -284,14 +305,18 @@ async fn change(
 
 pub(super) async fn set_role(sent: Sent) -> Response {
     let role = sent.form.get("role").unwrap_or_default().to_owned();
-    let request = (
-        Method::PUT,
-        path(&sent.visit).below("role"),
-        Some(json!({ "role": role })),
-    );
-    change(&sent, ("Change the role", false), request, |_, person| {
+    let mut body = json!({ "role": role });
+    // Without it, the end of the membership stays.
+    if sent.form.get("expires_at").is_some() {
+        body["expires_at"] = end_of(&sent.form);
+    }
+    let request = (Method::PUT, path(&sent.visit).below("role"), Some(body.clone()));
+    change(&sent, ("Change the role", false), request, |visit, person| {
         html! {
             p { "The role: " (changed(text(&person.user, "role"), &role)) }
+            @if body.get("expires_at").is_some() {
+                p { "The membership of the organization: " (ends(&body, visit.session.now)) }
+            }
             @if role == "read_only" { p { "Clusters remove the SSH keys of this person from their nodes." } }
         }
     })

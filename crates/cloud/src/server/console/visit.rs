@@ -2,15 +2,17 @@
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::response::Response;
-use http::StatusCode;
 use http::request::Parts;
+use http::{Method, StatusCode};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::Console;
 use super::api::{Answer, Api, Problem};
+use super::controls::{is_soon, time};
 use super::directory::organization;
 use super::fields::FormFields;
+use super::followed::{self, Followed};
 use super::page::{Page, failed};
 use super::parts::done;
 use super::session::{Posted, Session};
@@ -24,6 +26,8 @@ pub(super) struct Place {
     pub(super) id: String,
     pub(super) name: String,
     role: Option<OrgRole>,
+    /// The end of the person's membership; empty without one.
+    end: String,
 }
 
 /// A person on a page of an organization of theirs.
@@ -33,6 +37,8 @@ pub(super) struct Visit {
     pub(super) place: Place,
     pub(super) query: FormFields,
     parameters: Vec<(String, String)>,
+    /// The clusters that have followed the change that was made before.
+    followed: Option<Followed>,
 }
 
 /// A form of a page of an organization.
@@ -71,12 +77,14 @@ impl Visit {
         let place = Place::read(&session, id).await;
         let place = place.map_err(|problem| failed(Some(&session), &problem))?;
         let query = FormFields::parse(parts.uri.query().unwrap_or_default().as_bytes());
+        let followed = followed::read(&session, &place.id, &query).await;
         Ok(Self {
             app: console.app.clone(),
             session,
             place,
             query,
             parameters,
+            followed,
         })
     }
 
@@ -115,6 +123,12 @@ impl Visit {
         self.api().get(part).await
     }
 
+    /// A change stream, which ends with the session. It is no page, and opens without a permit of one.
+    pub(super) async fn follow(mut self, stream: Path) -> Response {
+        self.session.permits.clear();
+        self.api().response(Method::GET, &stream, String::new(), None).await
+    }
+
     /// Returns true if the person may do what takes `role`. The API decides; a page only leaves out what it would
     /// refuse.
     pub(super) fn may(&self, role: OrgRole) -> bool {
@@ -145,9 +159,39 @@ impl Visit {
             status: StatusCode::OK,
         };
         match content {
-            Ok(content) => page.with(&html! { (done(&self.query)) (content) }),
+            Ok(content) => page.with(&html! { (self.notice()) (self.done()) (content) }),
             Err(problem) => failed(Some(&self.session), &problem),
         }
+    }
+
+    /// The notice before the end of the person's membership.
+    fn notice(&self) -> Markup {
+        let end = &*self.place.end;
+        html! {
+            @if is_soon(end, self.session.now) {
+                p {
+                    span.badge.active { "soon" } " Your membership of the organization ends at " (time(end))
+                    ": ask an admin for a later end."
+                }
+            }
+        }
+    }
+
+    /// The message after a change.
+    fn done(&self) -> Markup {
+        let followed = self.followed.as_ref();
+        followed.map_or_else(|| done(&self.query), Followed::section)
+    }
+
+    /// The page with this status.
+    pub(super) fn page_with(&self, status: StatusCode, title: &str, content: &Markup) -> Response {
+        let page = Page {
+            title,
+            session: Some(&self.session),
+            organization: Some((&self.place.id, &self.place.name)),
+            status,
+        };
+        page.with(content)
     }
 }
 
@@ -160,6 +204,7 @@ impl Place {
             id: text(&found, "id").to_owned(),
             name: text(&found, "name").to_owned(),
             role: OrgRole::of(text(&member, "role")),
+            end: text(&member, "role_expires_at").to_owned(),
         })
     }
 }

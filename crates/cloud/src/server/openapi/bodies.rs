@@ -89,6 +89,31 @@ pub(in crate::server) struct Operator {
     added_at: UnixMillis,
 }
 
+/// An organization, with what it has of its limits.
+#[derive(ToSchema)]
+pub(in crate::server) struct OrganizationUsage {
+    id: OrganizationId,
+    name: DisplayName,
+    locked: bool,
+    created_at: UnixMillis,
+    /// The kinds of which it has objects.
+    objects: Vec<KindUsage>,
+    /// The size of its objects without tokens.
+    bytes: u64,
+    /// The maximum size (`storageMiB.objects`).
+    bytes_limit: u64,
+}
+
+/// The objects of a kind in an organization.
+#[derive(ToSchema)]
+struct KindUsage {
+    /// Its name in `quotas`.
+    #[schema(examples("clusters"))]
+    kind: String,
+    count: u64,
+    limit: u64,
+}
+
 /// The lock of an organization.
 #[derive(ToSchema)]
 pub(in crate::server) struct Lock {

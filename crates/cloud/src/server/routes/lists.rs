@@ -154,6 +154,12 @@ pub(super) fn complete(call: &Call, items: Items) -> Result<Response, Error> {
     Ok(holding(unless_known(call, &etag, body), held))
 }
 
+/// Responds with a page that is not cached.
+pub(super) fn uncached(call: &Call, (answer, held): (CachedList, Held)) -> Result<Response, Error> {
+    let response = answered(call, &answer).ok_or_else(Refusal::not_found)?;
+    Ok(holding(response, held))
+}
+
 /// The response, unless its body is needed and was not cached.
 fn answered(call: &Call, answer: &CachedList) -> Option<Response> {
     let body = match &answer.body {

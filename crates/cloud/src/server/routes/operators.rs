@@ -4,10 +4,13 @@
 //! Adding one needs a recent login, so that a login that was stolen for a moment does not make another operator.
 //! A user who cannot log in does not become one, because nobody else could set the password afterwards.
 
+use super::lists::{Page, uncached};
 use super::prelude::*;
 use super::tokens::check_recent_login;
 use crate::server::access::operators::keep_one;
+use crate::server::access::organizations::is_locked;
 use crate::server::access::users::never_ends;
+use crate::server::store::{Quotas, Usage};
 
 fn shown(operator: &Row, user: &Row) -> Value {
     let field_of_user = |field: &str| user.spec.get(field).cloned().unwrap_or_default();
@@ -68,4 +71,46 @@ pub(super) async fn remove(app: &AppState, call: &Call) -> Result<Response, Erro
         Ok(Reply::nothing())
     })
     .await
+}
+
+/// Lists all organizations with what they have of their limits. An operator who is no member reads nothing else of one.
+pub(super) async fn organizations(app: &AppState, call: &Call) -> Result<Response, Error> {
+    let listed = Listed::Children(Kind::Organization, "");
+    let quotas = Quotas {
+        limits: app.parts.quotas.clone(),
+        refused: None,
+    };
+    let (as_of, limit) = (app.store.feed().latest(), app.parts.storage.objects.get());
+    let mut page = Page::begin(app, call, listed).await?;
+    loop {
+        let rows = page.next(app, listed).await?;
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            break;
+        };
+        let mut usage = app.store.usage((first.position, last.position)).await?;
+        for row in &rows {
+            let used = usage.remove(&row.id).unwrap_or_default();
+            page.push(&row.id, row.position, &used_of_limits(row, &used, &quotas, limit))?;
+        }
+    }
+    uncached(call, page.end(as_of, Vec::new())?)
+}
+
+/// An organization with what it has, of at most `mib` MiB. Tokens are limited for each user.
+fn used_of_limits(organization: &Row, used: &Usage, quotas: &Quotas, mib: u32) -> Value {
+    let limited = used.counts.iter().filter(|(kind, _)| *kind != Kind::Token);
+    let limited = limited.map(|(kind, count)| (kind, count, quotas.limit(*kind)));
+    let objects: Vec<Value> = limited
+        .filter(|(.., limit)| *limit < i64::MAX)
+        .map(|(kind, count, limit)| json!({ "kind": kind.word(), "count": count, "limit": limit }))
+        .collect();
+    json!({
+        "id": organization.id,
+        "name": organization.text("name"),
+        "locked": is_locked(organization),
+        "created_at": unix_millis(&organization.created_at),
+        "objects": objects,
+        "bytes": used.bytes.max(0),
+        "bytes_limit": u64::from(mib) * 1024 * 1024,
+    })
 }

@@ -1,5 +1,5 @@
-//! The change stream: the kinds that changed for one cluster. It contains nothing else, so it contains no secrets, and
-//! a late event is still correct.
+//! The change streams: the kinds that changed for one cluster, or in an organization. They contain nothing else, so
+//! they contain no secrets, and a late event is still correct.
 //!
 //! After a reconnect, a client sends its last event id in `Last-Event-ID` and misses nothing. A cursor of another
 //! database, for example of a restored backup, or one that is too old, is answered with `reset`: the client lists
@@ -34,6 +34,9 @@ const HEARTBEAT_SECONDS: u64 = 5;
 /// organization.
 const RECOGNISE: Duration = Duration::from_mins(1);
 
+/// The minimum time between two events of the stream of an organization, whose clusters may all report at once.
+const ORGANIZATION_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The stream ends: its subscriber lost the permission.
 struct Ended;
 
@@ -41,6 +44,7 @@ struct Ended;
 struct Listener {
     app: AppState,
     organization: Uuid,
+    /// Nil for all clusters of the organization.
     cluster: Uuid,
     woken: watch::Receiver<i64>,
     cursor: i64,
@@ -115,6 +119,9 @@ impl Listener {
         if let Some(first) = self.first.take() {
             return Some(self.event(first).data("{}"));
         }
+        if self.cluster.is_nil() {
+            self.rest().await?;
+        }
         loop {
             self.woken.mark_unchanged();
             // Boxed, because thousands of subscribers wait most of the time, and reading needs much memory.
@@ -128,6 +135,15 @@ impl Listener {
                 () = again => {}
                 () = shutdown.cancelled() => return None,
             }
+        }
+    }
+
+    /// Waits between two events; `None` if the server stops.
+    async fn rest(&self) -> Option<()> {
+        let shutdown = self.app.shutdown.clone();
+        tokio::select! {
+            () = self.app.clock.sleep(ORGANIZATION_INTERVAL) => Some(()),
+            () = shutdown.cancelled() => None,
         }
     }
 
@@ -152,7 +168,7 @@ impl Listener {
         Ok((!kinds.is_empty()).then(|| self.event("change").data(change)))
     }
 
-    /// The time until the permission is checked again without a change that concerns this cluster.
+    /// The time until the permission is checked again without a change that concerns the subscriber.
     fn look_again(&self) -> Duration {
         let now = self.app.clock.now();
         let expiry = self.caller.claims.as_ref().map(|claims| claims.expires_at);
@@ -177,10 +193,13 @@ impl Listener {
         self.caller = caller;
         let place = PathIds {
             organization: Some(self.organization),
-            cluster: Some(self.cluster),
+            cluster: (!self.cluster.is_nil()).then_some(self.cluster),
             ..PathIds::default()
         };
         let may = allow(self.endpoint, Some(&self.caller.principal), place).is_ok();
+        if self.cluster.is_nil() {
+            return may;
+        }
         let there = self.app.store.get(Kind::Cluster, &self.cluster.to_string()).await;
         may && there.is_ok_and(|row| row.is_some())
     }

@@ -34,8 +34,8 @@ use crate::server::openapi::bodies::tokens::{
     ServiceAccountToken, TokenInfo, TokenSpec,
 };
 use crate::server::openapi::bodies::{
-    AccountSpec, AuditRow, Authenticated, Deletion, Lock, MemberSpec, Membership, Operator, RoleChange, RuleOfRole,
-    ScriptTemplate, UpgradeReport, user_body,
+    AccountSpec, AuditRow, Authenticated, Deletion, Lock, MemberSpec, Membership, Operator, OrganizationUsage, RoleChange,
+    RuleOfRole, ScriptTemplate, UpgradeReport, user_body,
 };
 use crate::server::principal::OrgRole;
 use crate::server::store::Action;
@@ -120,6 +120,7 @@ pub(super) fn operators() -> Vec<Route> {
     let operator = "/v3/operators/{user_id}";
     vec![
         entry(Method::GET, "/v3/operators", t, Permission::Operator, to!(operators::list), Input::Nothing, list::<Operator>(), "List the operators of this server"),
+        entry(Method::GET, "/v3/operators/organizations", t, Permission::Operator, to!(operators::organizations), Input::Nothing, list::<OrganizationUsage>(), "List all organizations with what they have of their limits, and nothing that is inside them").with(PAGES),
         entry(Method::PUT, operator, t, Permission::Operator, to!(operators::add), Input::Nothing, one::<Operator>(), "Make a user an operator, who administers all organizations"),
         entry(Method::GET, "/v3/audit", t, Permission::Operator, to!(organizations::audit), Input::Nothing, list::<AuditRow>(), "List changes of the catalogue, and which organizations were created and deleted, with author and time").with_query(AUDIT),
         entry(Method::DELETE, operator, t, Permission::Operator, to!(operators::remove), Input::Nothing, Output::Nothing, "Remove an operator; the last operator cannot be removed"),
@@ -165,6 +166,7 @@ pub(super) fn clusters() -> Vec<Route> {
         entry(Method::DELETE, format!("{keys}/{{id}}"), t, admin, to!(api_keys::delete_key), Input::Nothing, Output::Nothing, "Delete an API key"),
         entry(Method::POST, format!("{CLUSTER}/token"), t, organization(OrgRole::ReadOnly, false, false), to!(clusters::token), Input::Nothing, one::<ClusterToken>(), "Create a short-lived token for this cluster's kube-apiserver").revealing(Action::Issue, Kind::Cluster),
         entry(Method::GET, format!("{CLUSTER}/events"), t, reads, to!(stream::events), Input::Nothing, Output::Events, "Stream the kinds that change for a cluster").with(LAST_EVENT),
+        entry(Method::GET, format!("{ORGANIZATION}/events"), "Organizations", organization(OrgRole::ReadOnly, false, false), to!(stream::events), Input::Nothing, Output::Events, "Stream the kinds that change in an organization and in all of its clusters").with(LAST_EVENT),
         entry(Method::GET, format!("{CLUSTER}/deletions"), t, reads, to!(clusters::deletions), Input::Nothing, list::<Deletion>(), "List the last 1,000 deletions of objects that a cluster mirrors, and of its nodes, newest first, and what has left its lists otherwise"),
         entry(Method::GET, format!("{CLUSTER}/roles"), "Roles", reads, to!(lists::list), Input::Nothing, list::<Role>(), "List the roles that a cluster mirrors").with_query(RoleSpec::FACTS.list_query).of(Kind::Role).with(PAGES),
         entry(Method::GET, format!("{CLUSTER}/ssh-users"), t, reads, to!(members::list, true), Input::Nothing, Output::List(user_body()), "List the users who may log in on the nodes of a cluster, and their SSH keys").of(Kind::User).with(PAGES),

@@ -62,7 +62,7 @@ pub struct CommittedChange {
     pub decides: Option<Uuid>,
 }
 
-/// The subscribers, by organization and cluster.
+/// The subscribers, by organization and cluster; nil for those of all clusters of the organization.
 type Listeners = HashMap<Uuid, HashMap<Uuid, watch::Sender<i64>>>;
 
 /// The last change that may affect each identity.
@@ -84,6 +84,8 @@ pub struct Feed {
     /// While changes of other replicas are not received, no cached value is valid.
     disconnected: AtomicBool,
     changed: RwLock<HashMap<Scope, i64>>,
+    /// The last change of each kind in each organization, whatever cluster it concerns.
+    changed_in: RwLock<HashMap<(Kind, Uuid), i64>>,
     identities: RwLock<Identities>,
     listeners: Mutex<Listeners>,
 }
@@ -106,9 +108,10 @@ impl Feed {
     }
 
     fn record(&self, notes: &[CommittedChange]) {
-        let mut changed = self.changed.write();
+        let (mut changed, mut changed_in) = (self.changed.write(), self.changed_in.write());
         for note in notes {
             changed.insert(note.scope, note.sequence);
+            changed_in.insert((note.scope.kind, note.scope.organization), note.sequence);
             if note.scope.kind == Kind::Cluster {
                 let of_all = Scope {
                     cluster: Uuid::nil(),
@@ -193,14 +196,20 @@ impl Feed {
                     for wake in clusters.values() {
                         wake.send_replace(note.sequence);
                     }
-                } else if let Some(wake) = clusters.get(&note.scope.cluster) {
-                    wake.send_replace(note.sequence);
+                } else {
+                    for wake in [note.scope.cluster, Uuid::nil()]
+                        .iter()
+                        .filter_map(|id| clusters.get(id))
+                    {
+                        wake.send_replace(note.sequence);
+                    }
                 }
             }
         }
     }
 
-    /// Subscribes to changes that concern `cluster`: the number of the last one.
+    /// Subscribes to changes that concern `cluster`, or any cluster of the organization if it is nil: the number of the
+    /// last one.
     pub fn subscribe(&self, organization: Uuid, cluster: Uuid) -> watch::Receiver<i64> {
         let mut listeners = self.listeners.lock();
         let clusters = listeners.entry(organization).or_default();
@@ -212,17 +221,22 @@ impl Feed {
         wake.or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
-    /// The kinds of which something that concerns `cluster` changed after `sequence`, each with the number of its last
-    /// change; `None` if not all changes after `sequence` are known.
+    /// The kinds of which something that concerns `cluster`, or anything in the organization if it is nil, changed
+    /// after `sequence`, each with the number of its last change; `None` if not all changes after `sequence` are known.
     pub fn since(&self, sequence: i64, organization: Uuid, cluster: Uuid) -> Option<Vec<(Kind, i64)>> {
         if sequence < self.known_after {
             return None;
         }
-        let changed = self.changed.read();
+        let (changed, changed_in) = (self.changed.read(), self.changed_in.read());
         let last = |kind: Kind| {
-            let scopes = around(kind, organization, cluster);
-            let last = scopes.iter().filter_map(|scope| changed.get(scope)).max()?;
-            (*last > sequence).then_some((kind, *last))
+            let last = if cluster.is_nil() {
+                let organizations = [organization, Uuid::nil()];
+                organizations.iter().filter_map(|id| changed_in.get(&(kind, *id))).max()
+            } else {
+                let scopes = around(kind, organization, cluster);
+                scopes.iter().filter_map(|scope| changed.get(scope)).max()
+            };
+            last.filter(|last| **last > sequence).map(|last| (kind, *last))
         };
         Some(Kind::ALL.iter().copied().filter_map(last).collect())
     }
@@ -307,6 +321,28 @@ mod tests {
             ]
         );
         assert_eq!(kinds(5), [(Kind::Node, 6)]);
+    }
+
+    #[test]
+    fn a_stream_of_an_organization_hears_what_concerns_any_of_its_clusters() {
+        let feed = Feed::at(0);
+        let (o, all) = (Uuid::from_u128(1), Uuid::nil());
+        let mut subscription = feed.subscribe(o, all);
+        feed.publish(&[note(1, Kind::User, 9, 0), note(2, Kind::Node, 9, 2)]);
+        assert!(!subscription.has_changed().unwrap());
+        for (kind, organization, cluster) in [
+            (Kind::Node, 1, 2),
+            (Kind::Cluster, 1, 3),
+            (Kind::User, 1, 0),
+            (Kind::PluginVersion, 0, 0),
+        ] {
+            let before = feed.latest();
+            feed.publish(&[note(before + 1, kind, organization, cluster)]);
+            assert!(subscription.has_changed().unwrap(), "{kind:?}");
+            subscription.mark_unchanged();
+            assert_eq!(feed.since(before, o, all).unwrap(), [(kind, before + 1)]);
+        }
+        assert_eq!(feed.since(0, o, all).unwrap().len(), 4);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct Quotas {
 
 impl Quotas {
     /// The maximum number of objects of `kind` in an organization; of tokens, those of one user.
-    pub(super) fn limit(&self, kind: Kind) -> i64 {
+    pub(in crate::server) fn limit(&self, kind: Kind) -> i64 {
         self.limits.get(&kind).copied().unwrap_or_else(|| kind.facts().quota)
     }
 
