@@ -85,7 +85,7 @@ impl Reconciler for NodeController {
             self.status.blocked(pass.key());
             return Err(NodeError::Record(error));
         }
-        if apply::awaits_cache(&self.writer, &seen) {
+        if apply::is_outdated(&self.writer, &seen) {
             return Ok(Next::Pending(CATCH_UP));
         }
         if matches!(seen.finding, Finding::Refused(Refusal::GroupChanged { .. })) {

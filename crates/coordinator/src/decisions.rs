@@ -3,9 +3,13 @@
 //!
 //! - A decision names what was shown: the revision that is held, or the digest of a plugin's diff. Anything else is
 //!   neither released nor approved.
-//! - The cloud gives it up before it is obeyed, so that it is obeyed once. It is retried while the API server fails. If
-//!   the process ends in between, it is lost, and a person decides again.
+//! - The cloud gives it up before it is obeyed, so that it is obeyed once. If the process ends in between, it is lost,
+//!   and a person decides again.
+//! - Each is tried on its own, [`MAX_TRIES`] times: one that the API server does not take delays no other, and its
+//!   failure is in the report of the cluster.
 //! - It has its effect by the annotation with which a person releases or approves in the cluster, and by nothing else.
+
+mod failures;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +35,8 @@ use crate::explained::explained;
 use crate::loops;
 use crate::mirror::MirrorState;
 use crate::retries::Retries;
+pub(crate) use failures::Failures;
+use failures::is_held;
 
 /// The field manager of the annotations.
 const MANAGER: &str = "tidewaiter/decisions";
@@ -43,11 +49,14 @@ const JITTER: f64 = 0.1;
 /// The first wait for the release before, whose annotation is still there. It doubles up to the sync interval.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// The tries to write the annotation of a decision: for about a minute and a half with the default sync interval.
+const MAX_TRIES: u32 = 10;
+
 /// Starts the loop.
 pub(crate) fn start(
     cloud: &Cloud,
     changes: &Changes,
-    mirror: MirrorState,
+    (mirror, failures): (MirrorState, Failures),
     plugins: Cache<Plugin>,
     role: &mut Role<'_>,
 ) {
@@ -60,10 +69,26 @@ pub(crate) fn start(
         objects: Api::all(client.clone()),
         copies: Api::namespaced(client, CONTAINERSHIP_NAMESPACE),
         clock: role.context.kit.clock.clone(),
+        backoff: backoff(cloud.interval),
         taken: Vec::new(),
+        failures,
         is_failing: false,
     };
     loops::run(role.tasks, "decisions", decisions.run(role.context.clone()));
+}
+
+/// The waits for the release before, and after a failure of the API server.
+fn backoff(interval: Duration) -> Backoff {
+    Backoff::new(BUSY, interval.max(BUSY))
+}
+
+/// A decision that the cloud gave up, and that has had no effect yet.
+struct Taken {
+    decision: ClusterDecision,
+    /// The tries that failed.
+    tries: u32,
+    /// The time of the next try; monotonic.
+    due: Duration,
 }
 
 struct CloudDecisions {
@@ -74,9 +99,10 @@ struct CloudDecisions {
     objects: Api<CloudSync>,
     copies: Api<Plugin>,
     clock: SharedClock,
-    /// The decisions that the cloud gave up, and that have had no effect yet.
-    taken: Vec<ClusterDecision>,
-    /// True if it was logged that they cannot be taken.
+    backoff: Backoff,
+    taken: Vec<Taken>,
+    failures: Failures,
+    /// True if it was logged that decisions cannot be taken.
     is_failing: bool,
 }
 
@@ -85,7 +111,7 @@ struct CloudDecisions {
 enum DecisionError {
     #[error("the cloud does not give its releases and approvals")]
     Cloud(#[source] ClientError),
-    #[error("the API server does not take an annotation")]
+    #[error("the API server does not show CloudSync")]
     Cluster(#[from] kube::Error),
 }
 
@@ -94,7 +120,7 @@ impl CloudDecisions {
         context.leadership.acquired().await;
         let interval = self.cloud.interval;
         let mut retries = Retries::new(&self.cloud.client, interval, self.clock.clone());
-        let (backoff, mut blocked) = (Backoff::new(BUSY, interval.max(BUSY)), 0_u32);
+        let mut blocked = 0_u32;
         loop {
             context.pause.until(false).await;
             retries.begin();
@@ -105,7 +131,7 @@ impl CloudDecisions {
                 }
                 Ok(false) => {
                     blocked = blocked.saturating_add(1);
-                    backoff.delay(blocked)
+                    self.backoff.delay(blocked)
                 }
                 Err(error) => {
                     self.report(&error);
@@ -121,7 +147,7 @@ impl CloudDecisions {
             retries.succeeded();
             tokio::select! {
                 _ = self.asked.asked() => {}
-                () = self.clock.sleep(wait) => {}
+                () = self.clock.sleep(wait.min(self.next_try())) => {}
             }
         }
     }
@@ -139,43 +165,96 @@ impl CloudDecisions {
 
     /// Takes and obeys the decisions of the cloud. Returns false if a release has to wait for the one before it.
     async fn take_all(&mut self) -> Result<bool, DecisionError> {
-        let was_free = self.obey_all(self.taken.clone()).await?;
+        let mut is_free = self.obey_taken().await;
         let path = self.cloud.cluster.decisions();
         let listed = self.cloud.client.list::<ClusterDecision>(path, None).await;
         let Fetched::Complete { value, .. } = listed.map_err(DecisionError::Cloud)? else {
-            return Ok(was_free);
+            return Ok(is_free);
         };
-        Ok(self.obey_all(value).await? && was_free)
+        let mut failure = None;
+        for decision in value {
+            match self.take_and_obey(decision).await {
+                Ok(was_free) => is_free &= was_free,
+                Err(error) => failure = Some(error),
+            }
+        }
+        failure.map_or(Ok(is_free), Err)
     }
 
-    /// Obeys these decisions; the cloud gives them up first. Returns false if a release has to wait for the one before
-    /// it.
-    async fn obey_all(&mut self, decisions: Vec<ClusterDecision>) -> Result<bool, DecisionError> {
-        let mut is_free = true;
-        for decision in decisions {
-            if decision.release.is_some() && self.is_releasing().await? {
-                is_free = false;
+    /// Obeys a decision, which the cloud gives up first. Returns false if a release has to wait for the one before it.
+    async fn take_and_obey(&mut self, decision: ClusterDecision) -> Result<bool, DecisionError> {
+        if decision.release.is_some() && self.is_releasing().await? {
+            return Ok(false);
+        }
+        if self.take(&decision).await? {
+            let due = self.clock.monotonic();
+            self.taken.push(Taken {
+                decision,
+                tries: 0,
+                due,
+            });
+        }
+        Ok(self.obey_taken().await)
+    }
+
+    /// Obeys the decisions that are due. Returns false if a release has to wait for the one before it.
+    async fn obey_taken(&mut self) -> bool {
+        let (now, mut is_free) = (self.clock.monotonic(), true);
+        for taken in std::mem::take(&mut self.taken) {
+            if taken.due > now {
+                self.taken.push(taken);
                 continue;
             }
-            if !self.taken.contains(&decision) {
-                if !self.take(&decision).await? {
-                    continue;
+            match self.obey(&taken.decision).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    is_free = false;
+                    self.taken.push(taken);
                 }
-                self.taken.push(decision.clone());
+                Err(error) => self.retry(taken, &error),
             }
-            if let Some(release) = &decision.release {
-                self.release(release).await?;
-            }
-            if let Some(approval) = &decision.approval {
-                self.approve(approval).await?;
-            }
-            self.taken.retain(|taken| taken.id != decision.id);
         }
-        Ok(is_free)
+        is_free
+    }
+
+    /// Obeys a decision. Returns false if it has to wait for the release before it.
+    async fn obey(&self, decision: &ClusterDecision) -> Result<bool, kube::Error> {
+        if let Some(release) = &decision.release {
+            if self.is_releasing().await? {
+                return Ok(false);
+            }
+            self.release(release).await?;
+        }
+        if let Some(approval) = &decision.approval {
+            self.approve(approval).await?;
+        }
+        Ok(true)
+    }
+
+    /// Has a decision tried again later, unless this was the last try.
+    fn retry(&mut self, mut taken: Taken, error: &kube::Error) {
+        taken.tries = taken.tries.saturating_add(1);
+        let (id, tries, error) = (taken.decision.id, taken.tries, Chain(error).to_string());
+        if tries < MAX_TRIES {
+            warn!(decision = %id, tries, error, "the API server does not take a release or an approval of the cloud");
+            taken.due = self.clock.monotonic().saturating_add(self.backoff.delay(tries));
+            self.taken.push(taken);
+            return;
+        }
+        warn!(decision = %id, error, "a release or an approval of the cloud failed, and is not tried again");
+        let reason = format!("the cloud's decision failed: {error}: correct that, and decide again");
+        self.failures.add(taken.decision, reason);
+    }
+
+    /// The time until the next try of a decision that has failed.
+    fn next_try(&self) -> Duration {
+        let now = self.clock.monotonic();
+        let waits = self.taken.iter().filter_map(|taken| taken.due.checked_sub(now));
+        waits.filter(|wait| !wait.is_zero()).min().unwrap_or(Duration::MAX)
     }
 
     /// Returns true if a release was not used yet: another one would replace it.
-    async fn is_releasing(&self) -> Result<bool, DecisionError> {
+    async fn is_releasing(&self) -> Result<bool, kube::Error> {
         let object = self.objects.get_opt(CLOUD_SYNC).await?;
         Ok(object.is_some_and(|object| object.annotations().contains_key(RELEASE_ANNOTATION)))
     }
@@ -192,17 +271,10 @@ impl CloudDecisions {
         }
     }
 
-    async fn release(&self, release: &ReleaseSpec) -> Result<(), DecisionError> {
+    async fn release(&self, release: &ReleaseSpec) -> Result<(), kube::Error> {
         let (kind, revision) = (release.kind.as_str(), release.revision.as_str());
         let report = self.mirror.report(self.clock.now());
-        let is_held = report.kinds.iter().any(|found| {
-            found.kind.as_str() == kind
-                && found
-                    .held
-                    .as_ref()
-                    .is_some_and(|held| held.revision == release.revision)
-        });
-        if !is_held {
+        if !report.kinds.iter().any(|found| is_held(found, release)) {
             warn!(
                 kind,
                 revision, "the cloud releases what is not held; nothing is released"
@@ -216,7 +288,7 @@ impl CloudDecisions {
         Ok(())
     }
 
-    async fn approve(&self, approval: &ApprovalSpec) -> Result<(), DecisionError> {
+    async fn approve(&self, approval: &ApprovalSpec) -> Result<(), kube::Error> {
         let (id, digest) = (approval.plugin.to_string(), approval.digest.as_str());
         let awaits = |plugin: &Arc<Plugin>| {
             let pending = plugin.status.as_ref().and_then(|status| status.pending.as_ref());
@@ -248,12 +320,14 @@ mod tests {
     use parking_lot::Mutex;
     use serde_json::Value;
     use tidewaiter_cloud::client::{ClientSettings, Cluster};
-    use tidewaiter_kit::{Feed, Kit, SystemClock};
+    use tidewaiter_kit::{Feed, Kit, SimulatedClock};
 
     use super::*;
 
     const RELEASE: &str = "cccccccc-0000-4000-8000-000000000001";
     const APPROVAL: &str = "cccccccc-0000-4000-8000-000000000002";
+    /// Longer than any wait for the next try.
+    const PAUSE: Duration = Duration::from_mins(1);
 
     /// A cloud that lists decisions, and an API server with a `CloudSync`.
     #[derive(Default)]
@@ -293,7 +367,7 @@ mod tests {
         }
 
         fn decisions(self: &Arc<Self>) -> CloudDecisions {
-            let clock = SystemClock::shared();
+            let clock = SimulatedClock::shared();
             let kit = Kit::new(clock.clone()).unwrap();
             let servers = Arc::clone(self);
             let api = tower::service_fn(move |request: http::Request<Body>| {
@@ -328,7 +402,9 @@ mod tests {
                 objects: Api::all(kube.clone()),
                 copies: Api::namespaced(kube, CONTAINERSHIP_NAMESPACE),
                 clock,
+                backoff: backoff(Duration::from_secs(30)),
                 taken: Vec::new(),
+                failures: Failures::default(),
                 is_failing: false,
             }
         }
@@ -341,29 +417,64 @@ mod tests {
         json!({"id": RELEASE, "release": {"kind": report.kinds[0].kind, "revision": held.revision}, "approval": null})
     }
 
-    #[tokio::test]
+    fn approval() -> Value {
+        json!({"id": APPROVAL, "release": null, "approval": {"plugin": APPROVAL, "digest": "abc"}})
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_decision_that_the_api_server_does_not_take_is_obeyed_later() {
         let servers = Arc::new(Servers::default());
         let mut decisions = servers.decisions();
         *servers.listed.lock() = vec![release(&decisions)];
         servers.is_broken.store(true, Ordering::SeqCst);
-        decisions.take_all().await.unwrap_err();
+        assert!(decisions.take_all().await.unwrap());
+        assert!(decisions.next_try() <= BUSY, "it is tried again soon");
         // The cloud has given it up.
         servers.listed.lock().clear();
         servers.is_broken.store(false, Ordering::SeqCst);
         for _ in 0..2 {
+            decisions.clock.sleep(PAUSE).await;
             assert!(decisions.take_all().await.unwrap());
         }
         let expected = [format!("DELETE {RELEASE}"), "PATCH".to_owned(), "PATCH".to_owned()];
         assert_eq!(*servers.writes.lock(), expected, "obeyed once");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn a_decision_that_always_fails_delays_no_other_and_is_reported() {
+        let servers = Arc::new(Servers::default());
+        let mut decisions = servers.decisions();
+        *servers.listed.lock() = vec![release(&decisions), approval()];
+        servers.is_broken.store(true, Ordering::SeqCst);
+        assert!(decisions.take_all().await.unwrap());
+        let deleted = format!("DELETE {APPROVAL}");
+        assert!(servers.writes.lock().contains(&deleted), "in the same pass");
+        servers.listed.lock().clear();
+        let shown = |decisions: &CloudDecisions| {
+            let mut report = decisions.mirror.report(decisions.clock.now());
+            decisions.failures.show(&mut report);
+            report
+        };
+        assert!(!shown(&decisions).kinds[0].error.as_str().contains("not now"));
+        for _ in 0..2 * MAX_TRIES {
+            decisions.clock.sleep(PAUSE).await;
+            assert!(decisions.take_all().await.unwrap());
+        }
+        let tries = servers.writes.lock().iter().filter(|write| *write == "PATCH").count();
+        assert_eq!(tries, usize::try_from(MAX_TRIES).unwrap());
+        let mut report = shown(&decisions);
+        assert!(report.kinds[0].error.as_str().contains("not now"), "{report:?}");
+        // It is about this revision alone.
+        report.kinds[0].held = None;
+        decisions.failures.show(&mut report);
+        assert!(!shown(&decisions).kinds[0].error.as_str().contains("not now"));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_release_that_waits_delays_no_approval() {
         let servers = Arc::new(Servers::default());
         let mut decisions = servers.decisions();
-        let approval = json!({"id": APPROVAL, "release": null, "approval": {"plugin": APPROVAL, "digest": "abc"}});
-        *servers.listed.lock() = vec![release(&decisions), approval];
+        *servers.listed.lock() = vec![release(&decisions), approval()];
         servers.is_releasing.store(true, Ordering::SeqCst);
         assert!(!decisions.take_all().await.unwrap());
         assert_eq!(*servers.writes.lock(), [format!("DELETE {APPROVAL}")]);

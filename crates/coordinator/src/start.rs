@@ -65,9 +65,10 @@ pub fn start(cloud: &Cloud, decisions: &Decisions, port: Port, mut role: Role<'_
     reports::start(cloud, &changes, &nodes, &mut role);
     reports::upgrades::start(cloud, upgrades, &mut role);
     let accepts = decisions.accept_releases_from_cloud;
-    reports::cluster_report::start(cloud, (state.clone(), accepts), plugins.clone(), &nodes, &mut role);
+    let reported = (state, cloud_decisions::Failures::default());
+    reports::cluster_report::start(cloud, (reported.clone(), accepts), plugins.clone(), &nodes, &mut role);
     if accepts {
-        cloud_decisions::start(cloud, &changes, state, plugins, &mut role);
+        cloud_decisions::start(cloud, &changes, reported, plugins, &mut role);
     }
     Ok(())
 }

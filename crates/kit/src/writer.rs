@@ -3,7 +3,7 @@
 //! Each write is conditional (on the object's absence, its uid and version, or the fields that we own), is recorded
 //! under the field manager `tidewaiter/<controller>`, passes the fence, and fails with one error type that says what to
 //! retry. Nothing is sent that the cached object shows to be there already. What was written is remembered until the
-//! cache shows it, so that the next pass does not write it again ([`Writer::awaits`]).
+//! cache shows it, so that the next pass does not write it again ([`Writer::is_stale`], [`Writer::awaits`]).
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -27,6 +27,7 @@ use crate::slim;
 
 mod error;
 mod fields;
+mod stale;
 mod unseen;
 
 pub use error::WriteError;
@@ -312,14 +313,6 @@ impl Writer {
         let cache = cache.clone();
         let version = Box::new(move |key: &Key| cache.get(key)?.meta().resource_version.clone());
         self.followed.lock().insert(K::plural(&()).into_owned(), version);
-    }
-
-    /// True if `shown` is a stale read: the cache has a version that our own write has replaced, so the pass should
-    /// wait for the watch.
-    #[must_use]
-    pub fn awaits<K: Resource<DynamicType = ()>>(&self, key: &Key, shown: Option<&ObjectMeta>) -> bool {
-        let shown = shown.and_then(|shown| shown.resource_version.as_deref());
-        self.unseen.holds(&K::plural(&()), key, shown, self.clock.monotonic())
     }
 
     async fn send<K: Resource<DynamicType = ()>>(

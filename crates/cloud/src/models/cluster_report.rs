@@ -53,7 +53,7 @@ model! {
     number_or(0, 0, u32::MAX) refused_objects: u32 as Option<u32>,
     /// The first refused objects.
     or_default refused: Vec<RefusedReport>,
-    /// The reason why the last list could not be used or applied.
+    /// The reason why the last list could not be used or applied, or why a release of what is held failed.
     or_default error: Description,
 }
 

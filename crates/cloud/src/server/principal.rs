@@ -76,6 +76,12 @@ impl Principal {
         }
     }
 
+    /// Returns true for a service account and for a token with a scope.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        matches!(self, Self::User { scope: Some(_), .. } | Self::ServiceAccount { .. })
+    }
+
     /// Returns true if the caller may see credentials of registries of `organization`. A scope must name registries.
     #[must_use]
     pub fn sees_secrets(&self, organization: Uuid) -> bool {

@@ -15,6 +15,7 @@ on_both!(
     a_service_account_is_no_user,
     a_service_account_creates_no_credential_that_outlives_it,
     a_service_account_revokes_its_own_token,
+    no_program_adds_rules_to_a_bound_role,
     a_token_of_a_service_account_ends_with_it_and_needs_a_recent_login,
     an_organization_has_as_many_service_accounts_as_its_quota,
     a_password_ends_logins_and_tokens_only_if_asked,
@@ -144,6 +145,46 @@ async fn a_service_account_revokes_its_own_token(world: World) {
     world.delete(&own, "/v3/account/tokens/current").await.is(204);
     world.get(&own, "~").await.is(401);
     world.get(&other.field("token"), "~").await.is(200);
+}
+
+/// A role that nobody has gives nothing until a person binds it.
+async fn no_program_adds_rules_to_a_bound_role(world: World) {
+    let olivia = world.owner().await;
+    let account = create(&world, &olivia, "admin").await;
+    let program = token_of(&world, &olivia, &account, 3600).await.is(201).field("token");
+    let scope = json!({"kinds": ["roles", "role-bindings"]});
+    let body = json!({"name": "ci", "expires_in_seconds": 3600, "scope": scope});
+    let scoped = world.post(&olivia, "/v3/account/tokens", body).await.is(201);
+    let programs = [program, scoped.field("token")];
+    let whole = role("Reader");
+    let id = world.post(&olivia, "~/roles", whole.clone()).await.is(201).field("id");
+    let path = format!("~/roles/{id}");
+    let (looks, mut deletes) = (whole["rules"][0].clone(), whole["rules"][0].clone());
+    deletes["verbs"] = json!(["delete"]);
+    for program in &programs {
+        for rules in [json!([looks, deletes]), json!([looks])] {
+            world.patch(program, &path, json!({ "rules": rules })).await.is(200);
+        }
+    }
+    let binding = json!({"type": "UserBinding", "user_id": world.owner, "authorization_role_id": id});
+    world.post(&olivia, "~/role-bindings", binding).await.is(201);
+    for program in &programs {
+        for rules in [json!([looks, deletes]), json!([deletes])] {
+            let refused = world.patch(program, &path, json!({ "rules": rules })).await.is(403);
+            assert!(refused.body.contains("the role is bound"), "{refused:?}");
+            let mut changed = whole.clone();
+            changed["rules"] = rules;
+            world.put(program, &path, changed).await.is(403);
+        }
+        // It may describe the role, and take away.
+        world
+            .patch(program, &path, json!({"description": "looks"}))
+            .await
+            .is(200);
+        world.patch(program, &path, json!({"rules": []})).await.is(200);
+        world.patch(&olivia, &path, json!({"rules": [looks]})).await.is(200);
+    }
+    world.patch(&olivia, &path, json!({"rules": [deletes]})).await.is(200);
 }
 
 /// Makes the login older than what counts as recent.

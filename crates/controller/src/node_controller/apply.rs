@@ -15,11 +15,11 @@ use super::plan::Plan;
 use super::record::{NodePatch, RecordContent};
 use crate::objects::Node;
 
-/// Returns true if what was observed is known to be older than what we have written.
-pub(super) fn awaits_cache(writer: &Writer, seen: &Observation) -> bool {
+/// Returns true if what was observed is older than what we have written, or than what the caches show by now.
+pub(super) fn is_outdated(writer: &Writer, seen: &Observation) -> bool {
     let key = Key::new(seen.name.as_str());
     let record = seen.record.as_deref().map(|record| &record.metadata);
-    writer.awaits::<Node>(&key, Some(&seen.node.metadata)) || writer.awaits::<NodeIdentity>(&key, record)
+    writer.is_stale::<Node>(&key, Some(&seen.node.metadata)) || writer.is_stale::<NodeIdentity>(&key, record)
 }
 
 pub(super) async fn apply(writer: &Writer, seen: &Observation, plan: &Plan) -> Result<(), WriteError> {

@@ -166,7 +166,7 @@ impl Reconciler for NodeLabelController {
             return Ok(Next::UntilChanged);
         };
         pass.about(node.object_ref(&()));
-        if self.writer.awaits::<Node>(pass.key(), Some(&node.metadata)) {
+        if self.writer.is_stale::<Node>(pass.key(), Some(&node.metadata)) {
             return Ok(Next::Pending(CATCH_UP));
         }
         let basis = self.basis(node.name());

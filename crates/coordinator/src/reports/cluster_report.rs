@@ -24,6 +24,7 @@ use tidewaiter_kit::{Cache, ControllerContext, SharedClock};
 use tracing::{info, warn};
 
 use crate::cloud::Cloud;
+use crate::decisions::Failures;
 use crate::explained::explained;
 use crate::loops;
 use crate::mirror::MirrorState;
@@ -50,7 +51,7 @@ const JITTER: f64 = 0.2;
 /// Starts the loop.
 pub(crate) fn start(
     cloud: &Cloud,
-    (mirror, accepts_releases): (MirrorState, bool),
+    ((mirror, failures), accepts_releases): ((MirrorState, Failures), bool),
     plugins: Cache<Plugin>,
     nodes: &Cache<Node>,
     role: &mut Role<'_>,
@@ -59,6 +60,7 @@ pub(crate) fn start(
     let report = Reporter {
         cloud: cloud.clone(),
         mirror,
+        failures,
         accepts_releases,
         plugins: PluginSource::new(plugins, client.clone()),
         agents: Agents::new(nodes.clone(), client),
@@ -72,6 +74,8 @@ pub(crate) fn start(
 struct Reporter {
     cloud: Cloud,
     mirror: MirrorState,
+    /// The releases and approvals that failed.
+    failures: Failures,
     /// True if the cluster accepts releases and approvals from the cloud.
     accepts_releases: bool,
     plugins: PluginSource,
@@ -113,12 +117,13 @@ impl Reporter {
 
     async fn report(&mut self) -> ClusterReport {
         let now = self.clock.now();
-        let report = ClusterReport {
+        let mut report = ClusterReport {
             plugins: self.plugins.report().await,
             agents: self.agents.report(self.clock.monotonic()).await,
             accepts_releases: self.accepts_releases,
             ..self.mirror.report(now)
         };
+        self.failures.show(&mut report);
         report.bounded()
     }
 

@@ -134,6 +134,33 @@ async fn what_the_watch_shows_before_the_response_is_forgotten() {
     assert!(!awaits("8"), "the cache is past it");
 }
 
+/// Or a pass that the machine stops between its read and its check would send the write once more, for a 409.
+#[tokio::test]
+async fn an_object_that_was_read_before_the_cache_showed_our_write_is_stale() {
+    let (writer, _) = writer(vec![(201, object("7", "x")), (200, object("8", "x"))]);
+    let (kit, _) = kit();
+    let (mut feed, cache) = Feed::<ServiceAccount>::new(&kit);
+    writer.follow(&cache);
+    feed.list([]);
+    let key = Key::namespaced("n", "s");
+    let is_stale =
+        |read: Option<&Arc<ServiceAccount>>| writer.is_stale::<ServiceAccount>(&key, read.map(|read| &read.metadata));
+    let absent = cache.get(&key);
+    assert!(!is_stale(absent.as_ref()));
+    writer.create(&account(None)).await.unwrap();
+    assert!(is_stale(absent.as_ref()), "the cache is behind");
+    feed.put(account(Some("7")));
+    let created = cache.get(&key);
+    assert!(is_stale(absent.as_ref()), "the pass is behind");
+    assert!(!is_stale(created.as_ref()));
+    writer.replace(&account(Some("7"))).await.unwrap();
+    feed.put(account(Some("8")));
+    let awaits = writer.awaits::<ServiceAccount>(&key, created.as_ref().map(|read| &read.metadata));
+    assert!(!awaits, "the write is forgotten");
+    assert!(is_stale(created.as_ref()), "the pass is behind");
+    assert!(!is_stale(cache.get(&key).as_ref()));
+}
+
 #[tokio::test]
 async fn a_deletion_of_an_object_that_is_gone_is_no_error() {
     let (writer, _) = writer(vec![absent(), (200, json!({"kind": "Status"})), conflict()]);

@@ -1,6 +1,7 @@
 //! Chromium, as a person uses it: by the names of buttons and fields, and by what a page says.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use fantoccini::elements::Element;
 use fantoccini::wd::{Capabilities, WebDriverCompatibleCommand};
 use fantoccini::{Client, ClientBuilder, Locator};
+use futures::FutureExt as _;
 use http::Method;
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
@@ -80,10 +82,14 @@ impl Browser {
             "--hide-scrollbars",
             "--lang=en-US",
             // No page needs another host, and none waits for one that is not there.
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
         ];
         let options = json!({"binary": folder.join("chromium"), "args": arguments});
-        let capabilities = Capabilities::from_iter([("goog:chromeOptions".to_owned(), options)]);
+        let capabilities = Capabilities::from_iter([
+            ("goog:chromeOptions".to_owned(), options),
+            // The warning of a local authority is clicked away.
+            ("acceptInsecureCerts".to_owned(), json!(true)),
+        ]);
         let url = format!("http://127.0.0.1:{port}");
         let client = eventually("chromedriver to begin a session", SOON, async || {
             let mut builder = ClientBuilder::new(HttpConnector::new());
@@ -95,6 +101,16 @@ impl Browser {
             client,
             base: base.to_owned(),
             _driver: driver,
+        }
+    }
+
+    /// Runs `journey` in a browser of its own, which ends with it.
+    pub async fn browse(scratch: &Scratch, base: &str, journey: impl AsyncFnOnce(&Self)) {
+        let browser = Self::start(scratch, base).await;
+        let ended = AssertUnwindSafe(journey(&browser)).catch_unwind().await;
+        browser.close().await;
+        if let Err(panic) = ended {
+            resume_unwind(panic);
         }
     }
 
@@ -144,6 +160,15 @@ impl Browser {
     pub async fn enter(&self, email: &str) {
         self.sign_in(email, PASSWORD).await;
         self.shows("Clusters").await;
+    }
+
+    /// Signs in on the pages of the provider of the tests, which does not know the browser.
+    pub async fn at_provider(&self, login: &str) {
+        self.shows_in("h1", "Sign-in").await;
+        self.fill_in("form", "login", login).await;
+        self.fill_in("form", "password", "any").await;
+        self.press("Sign-in").await;
+        self.press("Continue").await;
     }
 
     /// Forgets all sessions, also those of other servers of this machine.

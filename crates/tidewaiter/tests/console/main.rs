@@ -42,9 +42,6 @@ mod sign_in;
 #[path = "../cloud_server/world.rs"]
 mod world;
 
-use std::panic::{AssertUnwindSafe, resume_unwind};
-
-use futures::FutureExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -135,12 +132,7 @@ impl Scene {
 
     /// Runs `journey` in a browser of its own, which ends with it.
     async fn browse(&self, journey: impl AsyncFnOnce(&Browser)) {
-        let browser = Browser::start(&self.place.scratch, &self.server.base).await;
-        let ended = AssertUnwindSafe(journey(&browser)).catch_unwind().await;
-        browser.close().await;
-        if let Err(panic) = ended {
-            resume_unwind(panic);
-        }
+        Browser::browse(&self.place.scratch, &self.server.base, journey).await;
     }
 }
 

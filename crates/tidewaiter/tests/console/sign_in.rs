@@ -29,15 +29,6 @@ async fn people_sign_in(on: On) {
         .await;
 }
 
-/// Signs in on the pages of the provider, which forgets everything afterwards.
-async fn at_provider(browser: &Browser, login: &str) {
-    browser.shows_in("h1", "Sign-in").await;
-    browser.fill_in("form", "login", login).await;
-    browser.fill_in("form", "password", "any").await;
-    browser.press("Sign-in").await;
-    browser.press("Continue").await;
-}
-
 async fn a_stranger_of_the_provider_is_refused(browser: &Browser) {
     browser.open("/sign-in").await;
     browser.follow("Sign in with Certified").await;
@@ -46,7 +37,7 @@ async fn a_stranger_of_the_provider_is_refused(browser: &Browser) {
     browser.shows_in("[role=alert]", "access_denied").await;
     browser.open("/sign-in").await;
     browser.follow("Sign in with Certified").await;
-    at_provider(browser, "mallory").await;
+    browser.at_provider("mallory").await;
     browser.shows_in("[role=alert]", "no user is linked").await;
     browser.open("/account").await;
     assert_eq!(browser.path().await, "/sign-in");
@@ -57,12 +48,12 @@ async fn a_linked_person_signs_in_at_the_provider(browser: &Browser) {
     browser.enter(EMAIL).await;
     browser.open("/account/identities").await;
     browser.press("Link Certified").await;
-    at_provider(browser, "olivia").await;
+    browser.at_provider("olivia").await;
     browser.shows("Certified (olivia)").await;
     browser.forget().await;
     browser.open("/sign-in?return_to=%2Faccount%2Fidentities").await;
     browser.follow("Sign in with Certified").await;
-    at_provider(browser, "olivia").await;
+    browser.at_provider("olivia").await;
     browser.shows("Certified (olivia)").await;
     browser.press("Sign out").await;
     browser.shows_in("h1", "Sign in").await;

@@ -9,22 +9,37 @@
 )]
 
 mod agents;
+#[allow(
+    clippy::disallowed_methods,
+    dead_code,
+    reason = "it writes pictures, and the tests of the console use the rest"
+)]
+#[path = "../console/browser.rs"]
+mod browser;
 mod faults;
 mod install;
 mod logins;
 mod observer;
+mod person;
 mod plugin;
 mod release;
 mod takeover;
 mod upgrade;
+#[allow(
+    clippy::disallowed_methods,
+    dead_code,
+    reason = "it writes settings, and the tests of the server use the rest"
+)]
+#[path = "../cloud_server/world.rs"]
+mod world;
 
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidewaiter_testkit::Images;
 use tidewaiter_testkit::site::Site;
+use tidewaiter_testkit::{Identity, Images, Process, Program, free_port};
 use tokio::sync::OnceCell;
 
 /// The images of the binary under test, built once.
@@ -37,6 +52,20 @@ async fn images() -> Arc<Images> {
 /// Two nodes, each of an InstanceGroup.
 async fn site(groups: [&str; 2]) -> Site {
     Site::start(images(), &groups).await
+}
+
+/// A coordinator as its service account beside the cluster, with these variables. Its own pods have no node.
+fn coordinator(site: &Site, variables: &[(&str, &str)]) -> Process {
+    let identity = Identity::service_account("containership-core", "tidewaiter-coordinator");
+    let free = || format!("127.0.0.1:{}", free_port());
+    let program = Program::new(site.images.binary())
+        .name("coordinator")
+        .arg("coordinator")
+        .env("TIDEWAITER_KUBECONFIG", site.control_plane.kubeconfig(&identity))
+        .env("TIDEWAITER_ADMIN_ADDRESS", free())
+        .env("TIDEWAITER_HEALTH_ADDRESS", free());
+    let with = |program: Program, (name, value): &(&str, &str)| program.env(*name, *value);
+    Process::start(&site.scratch, variables.iter().fold(program, with))
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long it takes, for the reader")]

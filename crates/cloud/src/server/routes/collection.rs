@@ -153,6 +153,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         let document = parse_update(&state, &before, &seen, body, patch)?;
         let document = super::catalogue::respelled(transaction, document).await?;
         super::catalogue::check_upgrade(transaction, &before, &document).await?;
+        super::roles::refuse_escalation(transaction, &caller.principal, &before, &document).await?;
         refuse_past_end(&document, Some(&before), transaction.now())?;
         bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
         only_own_key(transaction, &resource.user, &document, Some(&before)).await?;

@@ -1,6 +1,8 @@
-//! Features of roles and bindings that other kinds lack: rules on request, and the bindings of one cluster.
+//! Features of roles and bindings that other kinds lack: rules on request, the bindings of one cluster, and the limit of
+//! programs.
 
 use super::prelude::*;
+use crate::models::Document;
 
 /// The type of the rules that clusters apply.
 const KUBERNETES: &str = "kubernetes";
@@ -26,8 +28,9 @@ pub(super) fn narrowed(call: &Call, mut role: Map<String, Value>) -> Option<Map<
 /// Returns true if clusters list the role: they ask for roles with rules of Kubernetes.
 pub(super) fn has_rule_for_clusters(role: &Row) -> bool {
     let spec = role.kind.current(role.spec.clone());
-    let mut rules = spec.get("rules").and_then(Value::as_array).into_iter().flatten();
-    rules.any(|rule| rule.get("type").and_then(Value::as_str) == Some(KUBERNETES))
+    rules(&spec)
+        .iter()
+        .any(|rule| rule.get("type").and_then(Value::as_str) == Some(KUBERNETES))
 }
 
 /// True for a binding of `cluster` or of all clusters; without a cluster, for each binding.
@@ -43,6 +46,34 @@ pub(super) fn concerns(binding: &Map<String, Value>, asker: &Principal) -> bool 
         (Principal::Cluster { id, .. }, Some(of)) => id.to_string() == of,
         _ => true,
     }
+}
+
+/// Checks that no program adds a rule to a role that is bound: programs give nobody permissions in clusters. A changed
+/// rule counts as added.
+pub(super) async fn refuse_escalation(
+    transaction: &mut Transaction,
+    asker: &Principal,
+    before: &Row,
+    document: &Document,
+) -> Result<(), Error> {
+    if before.kind != Kind::Role || !asker.is_program() {
+        return Ok(());
+    }
+    let had = Kind::Role.current(before.spec.clone());
+    if rules(&document.spec).iter().all(|rule| rules(&had).contains(rule)) {
+        return Ok(());
+    }
+    if transaction.users_of(Kind::Role, &before.id).await?.is_empty() {
+        return Ok(());
+    }
+    let message = "the role is bound, and service accounts and tokens with a scope give nobody permissions in clusters: \
+                   log in as a user to add or change its rules";
+    Err(Refusal::forbidden(message).into())
+}
+
+fn rules(role: &Map<String, Value>) -> &[Value] {
+    let rules = role.get("rules").and_then(Value::as_array);
+    rules.map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Removes ids that the server added to rules, so that a response can be sent back.

@@ -13,7 +13,7 @@ use tidewaiter_api::NodeReport;
 use tidewaiter_api::containership::{ClusterUpgrade, UpgradeProgress, UpgradeStatus};
 use tidewaiter_api::node_report::{UpgradeReport, UpgradeState};
 use tidewaiter_testkit::site::{CONTROL_PLANE, REPOSITORY, Site, WORKERS};
-use tidewaiter_testkit::{Identity, Kubelet, KubeletVersion, Process, Program, RealNode, eventually, free_port};
+use tidewaiter_testkit::{Identity, Kubelet, KubeletVersion, Process, RealNode, eventually, free_port};
 
 use super::cloud::Cloud;
 use super::{FOLDER, SOON};
@@ -250,7 +250,7 @@ fn spec(timeout: u32) -> Value {
         "policy": {"minReadySeconds": 5, "maxFailures": 9}})
 }
 
-/// The release with the agents, and a coordinator as its service account beside the cluster: its own pods have no node.
+/// The release with the agents, and a coordinator beside the cluster.
 async fn coordinator(site: &Site, cloud: &Cloud) -> Process {
     let IpAddr::V4(gateway) = site.control_plane.address().ip() else {
         panic!("nodes have IPv4");
@@ -273,17 +273,9 @@ async fn coordinator(site: &Site, cloud: &Cloud) -> Process {
         },
     });
     site.helm("install tidewaiter deploy/chart", &values).await;
-    let identity = Identity::service_account(NAMESPACE, "tidewaiter-coordinator");
-    let free = || format!("127.0.0.1:{}", free_port());
-    let program = Program::new(site.images.binary())
-        .name("coordinator")
-        .arg("coordinator")
-        .env("TIDEWAITER_KUBECONFIG", site.control_plane.kubeconfig(&identity))
-        .env("TIDEWAITER_ADMIN_ADDRESS", free())
-        .env("TIDEWAITER_HEALTH_ADDRESS", free())
-        .env("TIDEWAITER_ENDPOINTS__ADDRESS", &endpoints)
-        .env("TIDEWAITER_UPGRADES", "enabled");
-    let variables = cloud.variables().into_iter();
-    let program = variables.fold(program, |program, (name, value)| program.env(name, value));
-    Process::start(&site.scratch, program)
+    let own = [
+        ("TIDEWAITER_ENDPOINTS__ADDRESS", endpoints.as_str()),
+        ("TIDEWAITER_UPGRADES", "enabled"),
+    ];
+    crate::coordinator(site, &[&own[..], &cloud.variables()].concat())
 }
