@@ -52,13 +52,13 @@ async fn grants(cloud: &Cloud, users: &[String]) -> Result<[String; 3]> {
     })
     .await?;
     let roles = each(cloud, ROLES, async |wire, number| {
-        let rule = |resource: &str| {
+        let reading = |resource: &str| {
             json!({"type": "kubernetes", "api_groups": [""], "resources": [resource], "resource_names": [],
                 "non_resource_urls": [], "verbs": ["get", "list", "watch"]})
         };
-        let rules = ["pods", "services", "secrets", "endpoints", "events"].map(rule);
-        let role = json!({"name": format!("Role {number}"), "description": "may look", "rules": rules});
-        word(&cloud.ask(wire, "POST", &roles, &role).await?, "id")
+        let all = ["pods", "services", "secrets", "endpoints", "events"].map(reading);
+        let body = json!({"name": format!("Role {number}"), "description": "may look", "rules": all});
+        word(&cloud.ask(wire, "POST", &roles, &body).await?, "id")
     })
     .await?;
     let bindings = each(cloud, USERS + TEAMS, async |wire, number| {
