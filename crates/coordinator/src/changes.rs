@@ -1,6 +1,5 @@
 //! The one change stream from the cloud, which wakes every loop that asks the cloud for something.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,11 +99,5 @@ impl Woken {
             Wake::Everything => true,
             Wake::Changed(kinds) => self.by.iter().any(|kind| kinds.contains(kind)),
         }
-    }
-}
-
-impl fmt::Debug for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes").field("loops", &self.0.lock().len()).finish()
     }
 }

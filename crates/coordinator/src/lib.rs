@@ -9,6 +9,7 @@ mod digest;
 pub mod endpoints;
 mod explained;
 mod loops;
+mod merge_patch;
 mod meta;
 pub mod mirror;
 mod node;

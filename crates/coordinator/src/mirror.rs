@@ -80,7 +80,7 @@ pub struct MirrorSettings {
 }
 
 /// A kind that is mirrored, as other controllers see it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Mirrored<R: Cacheable> {
     /// The cloud's list of the kind.
     pub list: CloudList<R>,
@@ -89,7 +89,7 @@ pub struct Mirrored<R: Cacheable> {
 }
 
 /// The kinds that other controllers act on.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CloudLists {
     /// The registries, which are cached elsewhere without what nobody reads.
     pub registries: CloudList<Registry>,

@@ -77,6 +77,7 @@ pub(crate) const WATCH_SECONDS: u32 = 60;
 pub struct Gone;
 
 /// The objects of one kind. Clones share them.
+#[derive(Clone)]
 pub struct Cache<K> {
     objects: Arc<Objects<K>>,
     subscribers: Arc<Subscribers<K>>,
@@ -216,17 +217,6 @@ impl<K> Cache<K> {
     #[must_use]
     pub fn trouble(&self) -> Option<WatchTrouble> {
         self.health.trouble()
-    }
-}
-
-impl<K> Clone for Cache<K> {
-    fn clone(&self) -> Self {
-        Self {
-            objects: Arc::clone(&self.objects),
-            subscribers: Arc::clone(&self.subscribers),
-            synced: self.synced.clone(),
-            health: self.health.clone(),
-        }
     }
 }
 

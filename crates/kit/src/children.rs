@@ -18,7 +18,6 @@ use serde::Serialize;
 
 use crate::cache::Cacheable;
 use crate::client::MANY_IN_FLIGHT;
-use crate::events::Notice;
 use crate::key::Key;
 use crate::retry::{Category, ReconcileError, Retry};
 use crate::writer::{self, WriteError, Writer};
@@ -79,27 +78,6 @@ pub struct Changes<K> {
     pub delete: Vec<Arc<K>>,
     /// Desired names under which somebody else's object exists.
     pub foreign: Vec<Key>,
-    /// The deletions that are held.
-    pub held: Option<Held>,
-}
-
-/// Deletions that do not take place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The number of objects.
-    pub count: usize,
-    /// The reason, in words that complete "held: …". Without a number, because it is a part of an Event.
-    pub reason: &'static str,
-}
-
-impl<K> Changes<K> {
-    /// Removes the deletions of objects that are `is_held`, and records their number and the reason in `held`.
-    pub fn hold(&mut self, reason: &'static str, is_held: impl Fn(&K) -> bool) {
-        let all = self.delete.len();
-        self.delete.retain(|object| !is_held(object));
-        let count = all - self.delete.len();
-        self.held = Some(Held { count, reason });
-    }
 }
 
 /// The changes that make `actual` as `desired`. An object that is being deleted is left alone: its end starts another
@@ -113,7 +91,6 @@ pub fn compare<K: Resource>(desired: Vec<K>, actual: &[Arc<K>], ours: impl Fn(&K
         update: Vec::new(),
         delete: Vec::new(),
         foreign: Vec::new(),
-        held: None,
     };
     for object in desired {
         let key = Key::of(&object);
@@ -193,15 +170,14 @@ pub async fn execute<K: Cacheable + Serialize>(
         kind: K::kind(&()).into_owned(),
         failed: results.into_iter().filter_map(Result::err).collect(),
         foreign: changes.foreign,
-        held: changes.held,
     };
-    if error.failed.is_empty() && error.foreign.is_empty() && error.held.is_none() {
+    if error.failed.is_empty() && error.foreign.is_empty() {
         return Ok(());
     }
     Err(error)
 }
 
-/// Failed writes, foreign objects and held deletions of one pass; every other write succeeded.
+/// Failed writes and foreign objects of one pass; every other write succeeded.
 #[derive(Debug)]
 pub struct ChildrenError {
     /// The kind of the objects.
@@ -210,8 +186,6 @@ pub struct ChildrenError {
     failed: Vec<WriteError>,
     /// Somebody else's objects that have desired names. Nothing was changed on them.
     foreign: Vec<Key>,
-    /// The deletions that are held.
-    held: Option<Held>,
 }
 
 impl Error for ChildrenError {}
@@ -230,12 +204,7 @@ impl ChildrenError {
 
 impl Display for ChildrenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            kind,
-            failed,
-            foreign,
-            held,
-        } = self;
+        let Self { kind, failed, foreign } = self;
         let mut parts = Vec::new();
         if let Some(first) = failed.first() {
             parts.push(format!(
@@ -251,31 +220,18 @@ impl Display for ChildrenError {
                 names.join(", ")
             ));
         }
-        if let Some(Held { count, reason }) = held {
-            parts.push(format!("the deletion of {count} of kind {kind} is held: {reason}"));
-        }
         f.write_str(&parts.join("; "))
     }
 }
 
 impl ReconcileError for ChildrenError {
     fn category(&self) -> Category {
-        let class = match self.failed.first() {
-            Some(error) => error.class(),
-            None if self.foreign.is_empty() => "held",
-            None => "foreign",
-        };
-        let notice = match (self.foreign.first(), self.held) {
-            (Some(first), _) => Some(writer::foreign(&self.kind, first)),
-            (None, Some(Held { reason, .. })) => {
-                // No number: it would be a new Event whenever it changes.
-                let note = format!("The deletion of objects of kind {} is held: {reason}.", self.kind);
-                Some(Notice::warning("DeletionsHeld", "Delete", note))
-            }
-            (None, None) => self.failed.iter().find_map(WriteError::notice),
+        let notice = match self.foreign.first() {
+            Some(first) => Some(writer::foreign(&self.kind, first)),
+            None => self.failed.iter().find_map(WriteError::notice),
         };
         Category {
-            class,
+            class: self.failed.first().map_or("foreign", WriteError::class),
             retry: self.failed.iter().map(WriteError::retry).max().unwrap_or(Retry::Slow),
             is_refusal: self.failed.iter().all(WriteError::is_foreign),
             notice,

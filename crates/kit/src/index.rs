@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::key::Key;
 
 /// Value → the keys of the objects that have it. Clones share it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Index<V>(Arc<Mutex<BTreeSet<(V, Key)>>>);
 
 impl<V: Ord + Clone> Index<V> {
@@ -40,12 +40,6 @@ impl<V: Ord + Clone> Index<V> {
         for value in after.into_iter().filter(|value| !before.contains(value)) {
             pairs.insert((value, key.clone()));
         }
-    }
-}
-
-impl<V> Clone for Index<V> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 

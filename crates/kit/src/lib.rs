@@ -65,7 +65,7 @@ pub use packed::{Packed, Packer};
 pub use queue::Queue;
 pub use renewals::Renewals;
 pub use retry::{Category, Next, ReconcileError, Retry};
-pub use tasks::Tasks;
+pub use tasks::{Spawner, Tasks};
 pub use write_limits::WriteLimits;
 pub use writer::{WriteError, Writer};
 

@@ -5,17 +5,20 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::error::Error;
 use std::fmt::{self, Debug};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{Instrument as _, info, info_span, warn};
 
 use crate::chain::Chain;
@@ -100,6 +103,25 @@ impl Tasks {
         self.names.insert(handle.id(), name);
     }
 
+    /// Starts a task that runs what is spawned into it, until shutdown.
+    #[must_use]
+    pub fn spawner(&mut self, name: impl Into<Cow<'static, str>>) -> Spawner {
+        let (sender, mut new) = mpsc::unbounded_channel();
+        let shutdown = self.shutdown_token();
+        self.spawn(name, async move {
+            let mut parts = FuturesUnordered::<BoxFuture<'static, ()>>::new();
+            loop {
+                tokio::select! {
+                    biased;
+                    () = shutdown.cancelled() => return Ok::<(), Infallible>(()),
+                    Some(part) = new.recv() => parts.push(part),
+                    Some(()) = parts.next(), if !parts.is_empty() => {}
+                }
+            }
+        });
+        Spawner(sender)
+    }
+
     /// Cancelled when the process is to stop. A task then starts nothing more, finishes what it began, and returns.
     #[must_use]
     pub fn shutdown_token(&self) -> CancellationToken {
@@ -156,6 +178,21 @@ impl Tasks {
             Err(error) => (error.id(), Err(error)),
         };
         Some((self.names.remove(&id).unwrap_or_default(), outcome))
+    }
+}
+
+/// Runs futures that begin at any time, as parts of one task.
+pub struct Spawner(mpsc::UnboundedSender<BoxFuture<'static, ()>>);
+
+impl Spawner {
+    /// Runs `part` until it ends or the returned guard is dropped.
+    #[must_use]
+    pub fn spawn(&self, part: impl Future<Output = ()> + Send + 'static) -> DropGuard {
+        let end = CancellationToken::new();
+        let part = end.clone().run_until_cancelled_owned(part);
+        // The task ends only with the process.
+        let _ = self.0.send(part.map(|_| ()).boxed());
+        end.drop_guard()
     }
 }
 

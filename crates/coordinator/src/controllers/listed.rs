@@ -18,6 +18,7 @@ use tidewaiter_kit::{Cache, Cacheable, Key, Kit, Tasks};
 use crate::mirror::{Changed, CloudList, Mirrored};
 
 /// The resources of one kind in the namespace `containership-core`.
+#[derive(Clone)]
 pub(super) struct Listed<K> {
     copies: Cache<K>,
     effective: Cache<K>,
@@ -143,17 +144,6 @@ impl<K: Cacheable> Listed<K> {
                     wake(changed);
                 }
             });
-        }
-    }
-}
-
-impl<K> Clone for Listed<K> {
-    fn clone(&self) -> Self {
-        Self {
-            copies: self.copies.clone(),
-            effective: self.effective.clone(),
-            list: self.list.clone(),
-            revision: Arc::clone(&self.revision),
         }
     }
 }

@@ -6,7 +6,6 @@
 //! nothing goes that was made of it before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use kube::core::ObjectMeta;
@@ -23,6 +22,7 @@ use super::kind::is_id;
 pub(crate) type Specs<R> = BTreeMap<String, Option<Arc<R>>>;
 
 /// The objects of one kind. Clones share them.
+#[derive(Clone)]
 pub struct CloudList<R>(Arc<Shared<R>>);
 
 struct Shared<R> {
@@ -277,23 +277,6 @@ where
 
 fn is_complete<R>(known: &Known<R>) -> bool {
     known.origin == Origin::Cloud { complete: true }
-}
-
-impl<R> Clone for CloudList<R> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<R> fmt::Debug for CloudList<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = self.0.known.lock();
-        f.debug_struct("CloudList")
-            .field("origin", &known.origin)
-            .field("listed", &known.listed.keys())
-            .field("withheld", &known.withheld)
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 //!   them. The loop that lists the nodes decides which.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -240,12 +239,6 @@ fn shortened(text: &str) -> String {
     }
     let end = cut.rfind("; ").or_else(|| cut.rfind(' ')).unwrap_or(cut.len());
     format!("{} …", &cut[..end])
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Held").field(&self.0.kind).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

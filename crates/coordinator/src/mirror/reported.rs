@@ -1,7 +1,5 @@
 //! The state of the mirror in the words of the report to the cloud.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use tidewaiter_api::{CloudSyncStatus, ConditionStatus, HeldDeletions, KindSync};
 use tidewaiter_cloud::models::values::{Description, Slug};
@@ -61,12 +59,6 @@ impl MirrorState {
         let apart = [Held::roles(kit.clock.clone()), Held::nodes(kit.clock.clone())];
         apart[0].hold("a-role", &["get pods".to_owned()]);
         Self::new(board, apart)
-    }
-}
-
-impl fmt::Debug for MirrorState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MirrorState").finish_non_exhaustive()
     }
 }
 

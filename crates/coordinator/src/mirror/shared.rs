@@ -25,6 +25,7 @@ pub(super) struct Shared<K: MirroredKind> {
 }
 
 /// The last complete list.
+#[derive(Clone)]
 pub(super) struct Known<R> {
     pub(super) listing: Arc<Listing<R>>,
     /// The time when the cloud sent it last, on the monotonic clock. None if an earlier process stored it.
@@ -34,17 +35,6 @@ pub(super) struct Known<R> {
     /// The number of the change up to which it was current when it last changed, or was said to change, if the cloud
     /// says it.
     pub(super) change: Option<u64>,
-}
-
-impl<R> Clone for Known<R> {
-    fn clone(&self) -> Self {
-        Self {
-            listing: Arc::clone(&self.listing),
-            confirmed: self.confirmed,
-            record: Arc::clone(&self.record),
-            change: self.change,
-        }
-    }
 }
 
 impl<K: MirroredKind> Shared<K> {

@@ -17,9 +17,7 @@ use kube::Resource as _;
 use parking_lot::Mutex;
 use tidewaiter_kit::backoff::Backoff;
 use tidewaiter_kit::children::{Changes, compare, execute};
-use tidewaiter_kit::{
-    Cache, Chain, ChildrenError, ControllerContext, Events, Key, Next, Pass, ReconcileError as _, Reconciler, Writer,
-};
+use tidewaiter_kit::{Cache, Chain, ChildrenError, ControllerContext, Events, Key, Next, Pass, Reconciler, Writer};
 use tracing::warn;
 
 use super::board::{Applied, Board};
@@ -142,12 +140,7 @@ impl<K: MirroredKind> SyncController<K> {
             // The board says what became of the responses of the cloud.
             return result.map(|()| Next::UntilChanged);
         }
-        // That deletions are held is an error, too, and shown otherwise.
-        let failed = result
-            .as_ref()
-            .err()
-            .filter(|error| hold.is_none() || !error.is_refusal());
-        let error = failed.map(|error| Chain(error).to_string());
+        let error = result.as_ref().err().map(|error| Chain(error).to_string());
         let since = self.brake.lock().held_since(hold.is_some(), clock.now());
         self.board.applied(
             K::NAME,

@@ -14,6 +14,7 @@ use crate::key::Key;
 type Make<K> = Box<dyn Fn(&Arc<K>) -> Option<Arc<K>> + Send + Sync>;
 
 /// Keeps a cache up to date with another one. Clones share it.
+#[derive(Clone)]
 pub struct View<K>(Arc<Parts<K>>);
 
 struct Parts<K> {
@@ -85,12 +86,6 @@ impl<K: Cacheable> View<K> {
             let key = cache.objects.put(key.clone(), &after);
             changed(&Change::applied(&key, before.as_deref(), &after));
         }
-    }
-}
-
-impl<K> Clone for View<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 

@@ -231,7 +231,6 @@ impl<C: Cacheable> Everywhere<C> {
             kind: D::Body::kind(&()).into_owned(),
             failed,
             foreign: foreign.into_iter().collect(),
-            held: None,
         })
     }
 }

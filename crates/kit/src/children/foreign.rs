@@ -7,20 +7,17 @@
 //! Never: a watch of a name that no pass reported. The number of watches is bounded by the number of desired names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 use tracing::debug;
 
 use super::ChildrenError;
@@ -28,12 +25,14 @@ use crate::cache::{Cacheable, WATCH_SECONDS};
 use crate::chain::Chain;
 use crate::key::Key;
 use crate::queue::Queue;
-use crate::tasks::Tasks;
+use crate::tasks::{Spawner, Tasks};
 
 /// The foreign objects of one kind that passes of one controller wait for.
 pub struct ForeignObjects<K> {
     names: Names,
-    added: mpsc::UnboundedSender<(String, CancellationToken)>,
+    client: Client,
+    queue: Queue,
+    watches: Spawner,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -51,27 +50,12 @@ impl<K: Cacheable + DeserializeOwned> ForeignObjects<K> {
     /// Starts the task `foreign/<controller>-<kind>`, which pushes the keys of waiting passes into `queue`.
     #[must_use]
     pub fn start(controller: &str, client: Client, queue: Queue, tasks: &mut Tasks) -> Self {
-        let (added, mut new) = mpsc::unbounded_channel::<(String, CancellationToken)>();
-        let names = Names::default();
-        let (known, shutdown) = (Arc::clone(&names), tasks.shutdown_token());
         let task = format!("foreign/{controller}-{}", K::kind(&()).to_lowercase());
-        tasks.spawn(task, async move {
-            let mut watches = FuturesUnordered::new();
-            loop {
-                tokio::select! {
-                    biased;
-                    () = shutdown.cancelled() => return Ok::<(), Infallible>(()),
-                    Some((name, end)) = new.recv() => {
-                        let watch = follow::<K>(client.clone(), name, Arc::clone(&known), queue.clone());
-                        watches.push(async move { end.run_until_cancelled(watch).await });
-                    }
-                    Some(_) = watches.next(), if !watches.is_empty() => {}
-                }
-            }
-        });
         Self {
-            names,
-            added,
+            names: Names::default(),
+            client,
+            queue,
+            watches: tasks.spawner(task),
             kind: PhantomData,
         }
     }
@@ -96,12 +80,11 @@ impl<K: Cacheable + DeserializeOwned> ForeignObjects<K> {
         }
         for object in foreign {
             let name = names.entry(object.name().to_owned()).or_insert_with(|| {
-                let end = CancellationToken::new();
-                // The task ends only with the process.
-                let _ = self.added.send((object.name().to_owned(), end.clone()));
+                let (client, name) = (self.client.clone(), object.name().to_owned());
+                let watch = follow::<K>(client, name, Arc::clone(&self.names), self.queue.clone());
                 Name {
                     waiting: BTreeMap::new(),
-                    _watch: end.drop_guard(),
+                    _watch: self.watches.spawn(watch),
                 }
             });
             name.waiting.entry(pass.clone()).or_default().insert(object);

@@ -56,19 +56,6 @@ fn what_is_missing_edited_unwanted_and_foreign() {
     assert_eq!(changes.foreign, [Key::namespaced("n", "foreign")]);
 }
 
-#[test]
-fn deletions_can_be_held() {
-    let mut changes = compared(&["a"], &[ours("a"), ours("b"), ours("c")]);
-    assert_eq!((changes.delete.len(), changes.held), (2, None));
-    changes.hold("many would go", |object| object.metadata.name.as_deref() == Some("b"));
-    let held = Held {
-        count: 1,
-        reason: "many would go",
-    };
-    assert_eq!((changes.delete.len(), changes.held), (1, Some(held)));
-    assert_eq!(changes.delete[0].metadata.name.as_deref(), Some("c"));
-}
-
 mod ensured {
     use std::sync::Mutex;
 
@@ -173,32 +160,8 @@ mod ensured {
             kind: "ServiceAccount".to_owned(),
             failed,
             foreign: Vec::new(),
-            held: None,
         };
         assert_eq!(error.retry(), Retry::BackoffAfter(Duration::from_secs(7)));
-    }
-
-    #[tokio::test]
-    async fn deletions_that_the_brake_holds_are_reported() {
-        let world = world();
-        let names = ["a", "b", "c", "d", "e", "f"];
-        let mut changes = compared(&["new"], &names.map(ours));
-        changes.hold("the list is odd", |_| true);
-        let done = std::cell::RefCell::new(Vec::new());
-        let note = |what, object: &ObjectMeta| done.borrow_mut().push((what, object.name.clone().unwrap()));
-        let error = execute(&world.writer, changes, |_| true, || true, note)
-            .await
-            .unwrap_err();
-        assert_eq!(*done.borrow(), [(Done::Created, "new".to_owned())]);
-        assert_eq!((error.class(), error.retry()), ("held", Retry::Slow));
-        let notice = error.notice().unwrap();
-        assert_eq!(notice.reason, "DeletionsHeld");
-        assert_eq!(
-            notice.note,
-            "The deletion of objects of kind ServiceAccount is held: the list is odd."
-        );
-        assert!(error.to_string().ends_with("is held: the list is odd"), "{error}");
-        assert_eq!(world.requests(), ["PATCH new"]);
     }
 
     #[tokio::test]

@@ -5,7 +5,6 @@
 //! definition: the mirror restores it, and nothing that was made of it goes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -30,7 +29,7 @@ pub(in crate::controllers) struct Registries {
 }
 
 /// The cloud's lists of registries.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(in crate::controllers) struct RegistryLists {
     pub(in crate::controllers) registries: CloudList<Registry>,
     /// The Secrets with their credentials.
@@ -206,13 +205,5 @@ impl Shelf {
         for wake in self.wakes.lock().iter() {
             wake();
         }
-    }
-}
-
-impl fmt::Debug for Registries {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registries")
-            .field("cache", &self.resources)
-            .finish_non_exhaustive()
     }
 }

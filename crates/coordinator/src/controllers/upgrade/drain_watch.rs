@@ -7,21 +7,18 @@
 //! and those that leave start one in a second after a burst: what leaves last is always seen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use tidewaiter_api::NodeName;
 use tidewaiter_kit::allowance::Allowance;
-use tidewaiter_kit::{Chain, Guarded, Key, Queue, SharedClock, Tasks};
-use tokio::sync::mpsc;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tidewaiter_kit::{Chain, Guarded, Key, Queue, SharedClock, Spawner, Tasks};
+use tokio_util::sync::DropGuard;
 use tracing::debug;
 
 use super::drain::{DrainPod, on_node};
@@ -41,7 +38,9 @@ const PASSES: Allowance = Allowance {
 /// The watches of the nodes that are drained.
 pub(super) struct DrainWatches {
     nodes: Nodes,
-    added: mpsc::UnboundedSender<(NodeName, CancellationToken)>,
+    client: Client,
+    queue: Queue,
+    watches: Spawner,
     clock: SharedClock,
 }
 
@@ -62,24 +61,13 @@ struct Watched {
 impl DrainWatches {
     /// Starts the task that watches, which pushes upgrades into `queue` when a pod has left a node that they drain.
     pub(super) fn start(client: Client, queue: Queue, clock: SharedClock, tasks: &mut Tasks) -> Self {
-        let (added, mut new) = mpsc::unbounded_channel::<(NodeName, CancellationToken)>();
-        let nodes = Nodes::default();
-        let (known, shutdown, time) = (Arc::clone(&nodes), tasks.shutdown_token(), Arc::clone(&clock));
-        tasks.spawn("upgrade-drains", async move {
-            let mut watches = FuturesUnordered::new();
-            loop {
-                tokio::select! {
-                    biased;
-                    () = shutdown.cancelled() => return Ok::<(), Infallible>(()),
-                    Some((node, end)) = new.recv() => {
-                        let watch = follow(client.clone(), node, Arc::clone(&known), queue.clone(), Arc::clone(&time));
-                        watches.push(async move { end.run_until_cancelled(watch).await });
-                    }
-                    Some(_) = watches.next(), if !watches.is_empty() => {}
-                }
-            }
-        });
-        Self { nodes, added, clock }
+        Self {
+            nodes: Nodes::default(),
+            client,
+            queue,
+            watches: tasks.spawner("upgrade-drains"),
+            clock,
+        }
     }
 
     /// Follows the pods of the nodes that `upgrade` drains, and no others for it.
@@ -87,14 +75,13 @@ impl DrainWatches {
         let mut nodes = self.nodes.lock();
         for node in drained {
             let watched = nodes.entry(node.clone()).or_insert_with(|| {
-                let end = CancellationToken::new();
-                // The task ends only with the process.
-                let _ = self.added.send((node.clone(), end.clone()));
+                let (client, clock) = (self.client.clone(), Arc::clone(&self.clock));
+                let watch = follow(client, node.clone(), Arc::clone(&self.nodes), self.queue.clone(), clock);
                 Watched {
                     pods: None,
                     listed: Duration::ZERO,
                     upgrades: BTreeSet::new(),
-                    _watch: end.drop_guard(),
+                    _watch: self.watches.spawn(watch),
                 }
             });
             watched.upgrades.insert(upgrade.clone());

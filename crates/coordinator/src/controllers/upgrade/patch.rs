@@ -1,14 +1,13 @@
 //! The write of the progress: a merge patch with what differs. With thousands of nodes the whole would be hundreds of
 //! kilobytes for each.
 
-use std::collections::BTreeMap;
-
 use kube::api::ObjectMeta;
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tidewaiter_api::containership::UpgradeProgress;
 use tidewaiter_api::names::UPGRADE_FINALIZER;
 use tidewaiter_upgrade::{Progress, form};
+
+use crate::merge_patch::merge_patch;
 
 /// The patch that makes `stored` the progress; None if it is so.
 pub(super) fn patch(stored: Option<&UpgradeProgress>, progress: &Progress) -> Option<Value> {
@@ -18,44 +17,8 @@ pub(super) fn patch(stored: Option<&UpgradeProgress>, progress: &Progress) -> Op
     if *progress == Progress::default() {
         return Some(json!({"spec": {"status": null}}));
     }
-    let (before, after) = (stored.cloned().unwrap_or_default(), form::write(progress));
-    let mut nodes = Map::new();
-    for (name, status) in &after.node_statuses {
-        if before.node_statuses.get(name) != Some(status) {
-            nodes.insert(name.clone(), json!(status));
-        }
-    }
-    let mut status = json!({
-        "clusterStatus": after.cluster_status,
-        "currentNode": after.current_node,
-        "currentStartTime": after.current_start_time,
-    });
-    if !nodes.is_empty() {
-        status["nodeStatuses"] = nodes.into();
-    }
-    for (field, changed) in [
-        ("cordons", changes(&before.cordons, &after.cordons)),
-        ("starts", changes(&before.starts, &after.starts)),
-        ("verifying", changes(&before.verifying, &after.verifying)),
-        ("fallenBack", changes(&before.fallen_back, &after.fallen_back)),
-        ("postponed", changes(&before.postponed, &after.postponed)),
-    ] {
-        if !changed.is_empty() {
-            status[field] = changed.into();
-        }
-    }
-    if before.soaking_since != after.soaking_since {
-        status["soakingSince"] = json!(after.soaking_since);
-    }
+    let status = merge_patch(&stored, &form::write(progress));
     Some(json!({"spec": {"status": status}}))
-}
-
-/// The entries that differ; those that are gone are null.
-fn changes<T: PartialEq + Serialize>(before: &BTreeMap<String, T>, after: &BTreeMap<String, T>) -> Map<String, Value> {
-    let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
-    let changed = changed.map(|(name, value)| (name.clone(), json!(value)));
-    let removed = before.keys().filter(|name| !after.contains_key(*name));
-    changed.chain(removed.map(|name| (name.clone(), Value::Null))).collect()
 }
 
 /// Adds to the patch that the upgrade has the finalizer while it is in progress, and not otherwise. None if there is
@@ -103,7 +66,7 @@ mod tests {
         let now = "2026-11-22T05:40:00Z".parse().unwrap();
         progress.apply(&Order::Succeed("b".parse().unwrap()), now);
         progress.apply(&Order::Start("c".parse().unwrap()), now);
-        let expected = json!({"spec": {"status": {"clusterStatus": "InProgress", "nodeStatuses": {"b": "Success", "c": "InProgress"},
+        let expected = json!({"spec": {"status": {"nodeStatuses": {"b": "Success", "c": "InProgress"},
             "currentNode": "c", "currentStartTime": "Sun Nov 22 05:40:00 UTC 2026"}}});
         assert_eq!(patch(Some(&before), &progress), Some(expected));
     }
@@ -145,7 +108,7 @@ mod tests {
         progress.apply(&Order::Succeed("a".parse().unwrap()), at(3));
         let written = patch(Some(&two), &progress).unwrap();
         assert_eq!(written["spec"]["status"]["starts"], json!({ "a": null }));
-        assert_eq!(written["spec"]["status"]["currentNode"], "b");
+        assert_eq!(written["spec"]["status"].get("currentNode"), None);
     }
 
     #[test]
@@ -227,7 +190,8 @@ mod tests {
         assert_eq!(patch(None, &progress), None);
         let now = "2026-11-22T05:40:00Z".parse().unwrap();
         progress.apply(&Order::Begin, now);
-        let claim = json!({"clusterStatus": "InProgress", "currentNode": "", "currentStartTime": ""});
+        let claim =
+            json!({"clusterStatus": "InProgress", "nodeStatuses": {}, "currentNode": "", "currentStartTime": ""});
         assert_eq!(patch(None, &progress), Some(json!({"spec": {"status": claim}})));
         let claimed = stored(&claim);
         assert_eq!(claimed.cluster_status, UpgradeStatus::InProgress);

@@ -8,8 +8,6 @@
 //! without `--server-side` become ours when an object becomes the plugin's: what a later version leaves out goes then.
 //! Source: `k8s.io/client-go/util/csaupgrade`, which `kubectl apply --server-side` uses.
 
-use std::fmt::{self, Debug};
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::Error;
 use kube::api::{Patch, PatchParams};
@@ -72,14 +70,6 @@ impl Claimant<'_> {
         let applied = last_applied(metadata).filter(|_| is_first);
         let manifest = || object.manifest.value().unwrap_or_default();
         applied.is_some_and(|applied| same_manifest(applied, manifest()))
-    }
-}
-
-impl Debug for Claimant<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claimant")
-            .field("plugin", &self.plugin)
-            .finish_non_exhaustive()
     }
 }
 

@@ -10,13 +10,11 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{ApiResource, DynamicObject, DynamicResourceScope, ObjectMeta};
 use kube::{Api, Error, Resource};
@@ -24,9 +22,8 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tidewaiter_api::names::PLUGIN_LABEL;
 use tidewaiter_kit::client::is_not_found;
-use tidewaiter_kit::{Backoff, Chain, SharedClock, Tasks};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tidewaiter_kit::{Backoff, Chain, SharedClock, Spawner, Tasks};
+use tokio_util::sync::DropGuard;
 use tracing::debug;
 
 use super::wake::Wakes;
@@ -50,21 +47,22 @@ pub(crate) struct Followed {
     watched: Arc<Mutex<BTreeMap<WatchKey, Watched>>>,
     /// By plugin, the places that its current pass has met.
     met: Mutex<BTreeMap<String, BTreeSet<WatchKey>>>,
-    added: mpsc::UnboundedSender<Watch>,
+    watches: Spawner,
+    wakes: Wakes,
+    clock: SharedClock,
 }
 
 /// A watched place.
 struct Watched {
     /// The plugins with objects in it. Without any, the watch ends: its service account may be gone, too.
     plugins: BTreeSet<String>,
-    end: CancellationToken,
+    /// Ends the watch.
+    _watch: DropGuard,
 }
 
 struct Watch {
-    key: WatchKey,
     resource: ApiResource,
     api: Api<Changed>,
-    end: CancellationToken,
 }
 
 /// The state of a changed object in a watch. Its managed fields, which are most of its metadata, are not kept: there is
@@ -111,32 +109,13 @@ impl Resource for Changed {
 impl Followed {
     /// Starts the task that watches.
     pub(crate) fn start(wakes: Wakes, clock: SharedClock, tasks: &mut Tasks) -> Self {
-        let (added, mut new) = mpsc::unbounded_channel();
-        let followed = Self {
+        Self {
             watched: Arc::default(),
             met: Mutex::default(),
-            added,
-        };
-        let (known, shutdown) = (Arc::clone(&followed.watched), tasks.shutdown_token());
-        tasks.spawn("plugin-objects", async move {
-            let mut watches = FuturesUnordered::new();
-            loop {
-                tokio::select! {
-                    biased;
-                    () = shutdown.cancelled() => return Ok::<(), Infallible>(()),
-                    Some(watch) = new.recv() => {
-                        let (end, wakes, clock) = (watch.end.clone(), wakes.clone(), Arc::clone(&clock));
-                        watches.push(async move { end.run_until_cancelled(follow(watch, wakes, clock)).await });
-                    }
-                    Some(ended) = watches.next(), if !watches.is_empty() => {
-                        if let Some(unserved) = ended {
-                            known.lock().remove(&unserved);
-                        }
-                    }
-                }
-            }
-        });
-        followed
+            watches: tasks.spawner("plugin-objects"),
+            wakes,
+            clock,
+        }
     }
 
     /// Watches the places that are not watched yet, as `cluster` does: a service account may have permissions in some
@@ -162,23 +141,25 @@ impl Followed {
                 watched.plugins.insert(plugin.to_owned());
                 continue;
             }
-            let (client, end) = (cluster.client.clone(), CancellationToken::new());
-            let watched = Watched {
-                plugins: [plugin.to_owned()].into(),
-                end: end.clone(),
-            };
-            all.insert(key.clone(), watched);
+            let client = cluster.client.clone();
             let watch = Watch {
-                key,
                 resource: resource.clone(),
                 api: match namespace {
                     Some(namespace) => Api::namespaced_with(client, namespace, resource),
                     None => Api::all_with(client, resource),
                 },
-                end,
             };
-            // The task ends only with the process.
-            let _ = self.added.send(watch);
+            let (known, unserved) = (Arc::clone(&self.watched), key.clone());
+            let (wakes, clock) = (self.wakes.clone(), Arc::clone(&self.clock));
+            let followed = async move {
+                follow(watch, wakes, clock).await;
+                known.lock().remove(&unserved);
+            };
+            let watched = Watched {
+                plugins: [plugin.to_owned()].into(),
+                _watch: self.watches.spawn(followed),
+            };
+            all.insert(key, watched);
         }
     }
 
@@ -207,16 +188,13 @@ impl Followed {
             if has_left(place) {
                 watched.plugins.remove(plugin);
             }
-            if watched.plugins.is_empty() {
-                watched.end.cancel();
-            }
             !watched.plugins.is_empty()
         });
     }
 }
 
 /// Follows the kind until it is not served any more.
-async fn follow(watch: Watch, wakes: Wakes, clock: SharedClock) -> WatchKey {
+async fn follow(watch: Watch, wakes: Wakes, clock: SharedClock) {
     let (mut version, mut failures) = (None, 0);
     loop {
         let begin = clock.monotonic();
@@ -226,7 +204,7 @@ async fn follow(watch: Watch, wakes: Wakes, clock: SharedClock) -> WatchKey {
                 continue;
             }
             Ok(()) => {}
-            Err(error) if is_not_found(&error) => return watch.key,
+            Err(error) if is_not_found(&error) => return,
             Err(error) => {
                 debug!(kind = watch.resource.kind, error = %Chain(&error), "the objects of plugins cannot be watched");
                 if !keeps_version(&error) {

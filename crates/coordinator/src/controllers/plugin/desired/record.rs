@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde_json::Value;
 use tidewaiter_api::containership::PluginSpec;
 use tidewaiter_api::names::plugin_release_secret;
 use tidewaiter_api::{AcceptedRelease, AppliedKind, AppliedObject, PluginInventory, PluginInventorySpec};
@@ -364,27 +363,6 @@ fn id(kind: &AppliedKind, object: &AppliedObject) -> ObjectId {
         namespace: kind.namespace.clone(),
         name: object.name.clone(),
     }
-}
-
-/// The merge patch that makes an inventory another one.
-pub(crate) fn changes(before: &PluginInventorySpec, after: &PluginInventorySpec) -> Value {
-    let json = |spec| serde_json::to_value(spec).unwrap_or_default();
-    merge_patch(&json(before), &json(after))
-}
-
-fn merge_patch(before: &Value, after: &Value) -> Value {
-    let (Value::Object(before), Value::Object(after)) = (before, after) else {
-        return after.clone();
-    };
-    let gone = before.keys().filter(|key| !after.contains_key(*key));
-    let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(value));
-    let changed = changed.map(|(key, value)| {
-        let patch = before
-            .get(key)
-            .map_or_else(|| value.clone(), |before| merge_patch(before, value));
-        (key.clone(), patch)
-    });
-    gone.map(|key| (key.clone(), Value::Null)).chain(changed).collect()
 }
 
 #[cfg(test)]

@@ -26,10 +26,11 @@ use tokio::sync::Semaphore;
 use super::Goal;
 use super::diff::{DIFF_KEY, PluginDiff};
 use super::fetch::Manifests;
-use super::record::{Record, changes};
+use super::record::Record;
 use super::release::Release;
 use super::render::packed;
 use crate::controllers::plugin::report::{PluginError, Problem};
+use crate::merge_patch::merge_patch;
 use crate::meta;
 
 /// The key of a version in its Secret.
@@ -111,7 +112,7 @@ impl Store {
         let written = match &saved.0 {
             None => self.writer.create(&inventory(key, &spec)).await?,
             Some((before, known)) => {
-                let patch = json!({"spec": changes(before, &spec)});
+                let patch = json!({"spec": merge_patch(before, &spec)});
                 self.writer.patch::<PluginInventory>(known, patch).await?
             }
         };

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::merge_patch::merge_patch;
 
 fn plugin(version: &str) -> PluginSpec {
     PluginSpec {
@@ -29,7 +30,7 @@ fn a_patch_has_what_differs_and_removes_what_is_gone() {
     };
     let before = of("metrics", Some(plugin("1")), &["a", "b"]);
     assert_eq!(
-        changes(&before, &of("", None, &[])),
+        merge_patch(&before, &of("", None, &[])),
         json!({"applied": null, "kinds": null, "type": null})
     );
     let mut described = plugin("1");
@@ -48,7 +49,7 @@ fn a_patch_has_what_differs_and_removes_what_is_gone() {
             &["applied"],
         ),
     ] {
-        let patch = changes(&before, &after);
+        let patch = merge_patch(&before, &after);
         let found: Vec<&str> = patch.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(found, keys, "{what}");
     }
