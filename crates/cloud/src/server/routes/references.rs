@@ -7,11 +7,9 @@ use jiff::Timestamp;
 use super::identities::disables_passwords;
 use super::prelude::*;
 use crate::models::values::EndTime;
-use crate::models::{Document, TeamSpec, stored};
+use crate::models::{Document, MAX_TEAMS, TeamSpec, stored};
 use crate::server::store::membership_id;
 
-/// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
-pub(super) const MAX_TEAMS: i64 = 80;
 /// The open object of a plugin.
 const CONFIGURATION: &str = "configuration";
 
