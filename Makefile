@@ -72,7 +72,7 @@ nodes: assets ## The tests on real nodes alone (root, cgroups of version 1; buil
 	cargo test --workspace --no-run
 	hack/node-tests
 
-assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, pebble, Prometheus, PostgreSQL, Schemathesis, Chromium, axe-core, zsh, fish, oidc-provider and the YAML reader of kubectl, put once into the cache
+assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, pebble, Prometheus, PostgreSQL, nginx, Schemathesis, Chromium, axe-core, zsh, fish, oidc-provider and the YAML reader of kubectl, put once into the cache
 	hack/kube-assets/build
 	hack/helm/build
 	hack/moto
@@ -80,6 +80,7 @@ assets: ## etcd, the Kubernetes control plane, Helm, moto, fake-gcs-server, pebb
 	hack/pebble/build
 	hack/prometheus
 	hack/postgresql
+	hack/nginx
 	hack/schemathesis
 	hack/chromium
 	hack/shells

@@ -82,7 +82,7 @@ pub use role_binding::{BindingSubject, RoleBinding, RoleBindingSpec};
 pub use secret::{Credentials, Secret};
 pub use service_account::{ServiceAccount, ServiceAccountSpec};
 pub use status::Status;
-pub use team::{Team, TeamSpec};
+pub use team::{MAX_TEAMS, Team, TeamSpec};
 pub use token_scope::{ScopeKind, ScopeVerb, TokenScope};
 pub use upgrade::{
     NodeSelector, SelectorOperator, Upgrade, UpgradeProgress, UpgradeScript, UpgradeSpec, UpgradeStatus, UpgradeType,

@@ -218,6 +218,20 @@ pub fn schemathesis() -> PathBuf {
     path
 }
 
+/// The folder with `nginx` and its `modules`, from the cache that `hack/nginx` fills.
+///
+/// # Panics
+/// When they are not there, naming the folder and the remedy.
+#[must_use]
+pub fn nginx() -> PathBuf {
+    let folder = cache_folder().join("nginx");
+    for name in ["nginx", "modules/ngx_stream_module.so"] {
+        let path = folder.join(name);
+        assert!(path.is_file(), "{} is missing: run hack/nginx", path.display());
+    }
+    folder
+}
+
 /// The folder with `chromium` and `chromedriver`, from the cache that `hack/chromium` fills.
 ///
 /// # Panics

@@ -158,7 +158,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Explain(Explain),
     /// Manages or serves the cloud from which clusters mirror users, registries, plugins, labels, roles and upgrades
-    #[command(subcommand)]
+    #[command(subcommand, after_help = cloud::PROGRAM_VARIABLES)]
     Cloud(CloudCommand),
     /// Prints a token for kubectl (a credential plugin for users[].user.exec of a kubeconfig)
     Credential(CredentialArgs),

@@ -1,14 +1,16 @@
 //! The templates of `-o jsonpath=`, as those of kubectl: texts and `{PATH}`, `{"TEXT"}`, `{range PATH}` with `{end}`.
-//! A path is that of RFC 9535, with or without its `$`. A path that selects nothing prints nothing. `.items` of an
-//! array is the array.
+//! A path is that of RFC 9535, with or without its `$`. A path that selects nothing prints nothing, but an index out of
+//! the bounds of an array is an error, as for kubectl. `.items` of an array is the array.
 //!
 //! <https://kubernetes.io/docs/reference/kubectl/jsonpath/>
 
 use std::str::FromStr;
 
-use anyhow::{Result, anyhow};
-use jsonpath_rust::JsonPath as _;
+use anyhow::{Result, anyhow, bail};
+use jsonpath_rust::parser::errors::JsonPathError;
+use jsonpath_rust::parser::model::{JpQuery, Segment, Selector};
 use jsonpath_rust::parser::parse_json_path;
+use jsonpath_rust::query::{QueryRef, js_path_process};
 use serde_json::Value;
 use tidewaiter_api::values::printable;
 
@@ -70,29 +72,52 @@ impl Template {
 }
 
 fn text(parts: &[Part], value: &Value) -> Result<String> {
-    let select = |path: &str| {
-        // The objects of kubectl's lists are in `items`; our lists are arrays.
-        let items = path.strip_prefix("$.items").filter(|_| value.is_array());
-        let items = items.filter(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
-        let path = items.map_or_else(|| path.to_owned(), |rest| format!("${rest}"));
-        value.query(&path).map_err(|error| anyhow!("jsonpath: {error}"))
-    };
     let mut all = String::new();
     for part in parts {
         match part {
             Part::Text(text) => all += text,
             Part::Path(path) => {
-                let selected = select(path)?.into_iter().map(shown);
+                let selected = select(path, value)?.into_iter().map(shown);
                 all += &selected.collect::<Vec<_>>().join(" ");
             }
             Part::Range(path, parts) => {
-                for value in select(path)? {
+                for value in select(path, value)? {
                     all += &text(parts, value)?;
                 }
             }
         }
     }
     Ok(all)
+}
+
+/// The values that the path selects.
+fn select<'a>(path: &str, value: &'a Value) -> Result<Vec<&'a Value>> {
+    let failed = |error: JsonPathError| anyhow!("jsonpath: {error}");
+    // The objects of kubectl's lists are in `items`; our lists are arrays.
+    let items = path.strip_prefix("$.items").filter(|_| value.is_array());
+    let items = items.filter(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+    let path = items.map_or_else(|| path.to_owned(), |rest| format!("${rest}"));
+    let query = parse_json_path(&path).map_err(failed)?;
+    for (place, segment) in query.segments.iter().enumerate() {
+        if let Segment::Selector(Selector::Index(index)) = segment {
+            let before = JpQuery::new(query.segments[..place].to_vec());
+            let selected = js_path_process(&before, value).map_err(failed)?;
+            selected.iter().try_for_each(|found| check_bounds(*index, found.val))?;
+        }
+    }
+    let selected = js_path_process(&query, value).map_err(failed)?;
+    Ok(selected.into_iter().map(QueryRef::val).collect())
+}
+
+/// Refuses an index that an array does not have, in the words of kubectl.
+fn check_bounds(index: i64, value: &Value) -> Result<()> {
+    let Value::Array(items) = value else { return Ok(()) };
+    let length = i64::try_from(items.len())?;
+    let index = if index < 0 { index + length } else { index };
+    if !(0..length).contains(&index) {
+        bail!("jsonpath: array index out of bounds: index {index}, length {length}");
+    }
+    Ok(())
 }
 
 fn shown(value: &Value) -> String {
@@ -179,6 +204,24 @@ mod tests {
         }
         let one: Template = "{.id}{name}".parse().unwrap();
         assert_eq!(one.text(&list[0]).unwrap(), "1a");
+    }
+
+    #[test]
+    fn an_index_out_of_bounds_is_an_error_as_for_kubectl() {
+        let list = json!([{"keys": ["a"]}, {"keys": []}]);
+        for (template, index, length) in [
+            ("{.items[2].keys}", 2, 2),
+            ("{[-3]}", -1, 2),
+            ("{.items[1].keys[0]}", 0, 0),
+            ("{range [*]}{.keys[0]}{end}", 0, 0),
+        ] {
+            let read: Template = template.parse().unwrap();
+            let error = read.text(&list).unwrap_err().to_string();
+            let expected = format!("jsonpath: array index out of bounds: index {index}, length {length}");
+            assert_eq!(error, expected, "{template}");
+        }
+        let from_the_end: Template = "{[-2].keys[-1]}".parse().unwrap();
+        assert_eq!(from_the_end.text(&list).unwrap(), "a");
     }
 
     #[test]

@@ -6,6 +6,9 @@ use super::fields::model;
 use super::values::{Description, DisplayName, EndTime, OrganizationId, TeamId, UnixMillis, UserId};
 use super::{Facts, Fields, InvalidField, Kind, Resource, Use, schema};
 
+/// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
+pub const MAX_TEAMS: i64 = 80;
+
 model! {
     /// The settings of a team.
     TeamSpec, "a team", check =>

@@ -2,18 +2,25 @@
 //! `localhost`, so that no password is sent in plain text from the first login on.
 //!
 //! Invariants: the server's certificate is none of an authority (CA:FALSE), is valid for 397 days at most, which is
-//! what browsers accept, and is renewed by `serve`. The keys are readable only by their owner. An authority that has
-//! made a certificate is never replaced, because people trust it.
+//! what browsers accept, and is renewed by `serve`. The keys are readable only by their owner. Clients accept only
+//! certificates for the names that the authority was made for (RFC 5280, section 4.2.1.10): a thief of its key can
+//! pretend to be no other site. It is never replaced, because people trust it, unless its certificate was deleted.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, CidrSubnet, DnType, ExtendedKeyUsagePurpose, GeneralSubtree,
+    IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, date_time_ymd,
 };
-use rustls::pki_types::ServerName;
+use rustls::RootCertStore;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use tidewaiter_kit::serve::Certificate;
 
 use super::keys::secret_file::{SecretFileError, create_folder, read, replace};
@@ -34,6 +41,15 @@ pub enum LocalAuthorityError {
     File(#[from] SecretFileError),
     #[error("cannot make a certificate for {names}")]
     Certificate { names: String, source: rcgen::Error },
+    #[error(
+        "those who trust {authority} refuse its certificate for {names}: correct publicUrl, set tlsCertificate or \
+         acme, or delete {authority}, so that the next start makes another authority, which they have to trust anew"
+    )]
+    Refused {
+        authority: String,
+        names: String,
+        source: rustls::Error,
+    },
 }
 
 /// The folder of an authority, and of the certificate that it made for this server.
@@ -49,6 +65,12 @@ impl LocalAuthority {
         Self {
             folder: data.join("tls"),
         }
+    }
+
+    /// Returns true if `init` has begun to make the authority: what is missing of it is made by `serve`.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.names().exists()
     }
 
     /// The file of the authority's certificate, which clients trust.
@@ -72,44 +94,56 @@ impl LocalAuthority {
             return Ok(());
         }
         create_folder(&self.folder)?;
+        let names: Vec<_> = OWN_NAMES.into_iter().map(str::to_owned).chain(hosts.to_vec()).collect();
+        self.make(&names, now)
+    }
+
+    /// Makes the authority for these names, and the server's certificate.
+    fn make(&self, names: &[String], now: Timestamp) -> Result<(), LocalAuthorityError> {
         let failed = failed(self.folder.display().to_string());
         let key = KeyPair::generate().map_err(&failed)?;
-        let authority = CertifiedIssuer::self_signed(authority_params(now), key).map_err(&failed)?;
-        let names: Vec<_> = OWN_NAMES.into_iter().map(str::to_owned).chain(hosts.to_vec()).collect();
+        let mut params = authority_params(now);
+        params.name_constraints = Some(only(names));
+        let authority = CertifiedIssuer::self_signed(params, key).map_err(&failed)?;
         replace(&self.names(), &names.join("\n"))?;
         replace(&self.key(), &authority.key().serialize_pem())?;
         // The last file that a certificate needs: the authority exists with it.
         replace(&self.authority(), &authority.pem())?;
-        self.issue(now)
+        self.issue(names, now)
     }
 
     /// Replaces the server's certificate after two thirds of its life, or if it is missing or unusable for `host`.
+    /// Makes the authority again, for its names and `host`, if its own certificate is missing.
     pub(super) fn renew(&self, host: Option<&str>, now: Timestamp) -> Result<(), LocalAuthorityError> {
         let path = self.certificate();
         let certificate = Certificate::awaited(&path, &path);
         let is_due = certificate
             .validity()
             .is_none_or(|validity| validity.is_renewal_due(now));
-        if !is_due && certificate.check(host, now).is_ok() {
+        let has_authority = self.authority().exists();
+        if has_authority && !is_due && certificate.check(host, now).is_ok() {
             return Ok(());
         }
-        let names = read(&self.names())?;
+        let mut names: Vec<_> = read(&self.names())?.lines().map(str::to_owned).collect();
         if let Some(host) = host.map(|host| host.trim_matches(['[', ']']))
-            && !names.lines().any(|name| name == host)
+            && !names.iter().any(|name| name == host)
         {
-            replace(&self.names(), &format!("{}\n{host}", names.as_str()))?;
+            names.push(host.to_owned());
         }
-        self.issue(now)
+        if has_authority {
+            self.issue(&names, now)
+        } else {
+            self.make(&names, now)
+        }
     }
 
-    fn issue(&self, now: Timestamp) -> Result<(), LocalAuthorityError> {
-        let names = read(&self.names())?;
-        let names: Vec<_> = names.lines().map(str::to_owned).collect();
+    /// Issues the server's certificate for these names, if clients accept it.
+    fn issue(&self, names: &[String], now: Timestamp) -> Result<(), LocalAuthorityError> {
         let key = read(&self.key())?;
         let failed = failed(names.join(", "));
         let authority = KeyPair::from_pem(&key).map_err(&failed)?;
         let authority = Issuer::new(authority_params(now), authority);
-        let mut params = CertificateParams::new(names).map_err(&failed)?;
+        let mut params = CertificateParams::new(names.to_vec()).map_err(&failed)?;
         valid(&mut params, now, LIFE);
         params.distinguished_name.push(DnType::CommonName, "tidewaiter cloud");
         params.is_ca = IsCa::ExplicitNoCa;
@@ -118,9 +152,28 @@ impl LocalAuthority {
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().map_err(&failed)?;
         let certificate = params.signed_by(&key, &authority).map_err(&failed)?;
+        let accepted = self.verify(certificate.der(), now);
+        accepted.map_err(|source| LocalAuthorityError::Refused {
+            authority: self.authority().display().to_string(),
+            names: names.join(", "),
+            source,
+        })?;
+        replace(&self.names(), &names.join("\n"))?;
         // One file, so that no reader sees a certificate with another one's key.
         replace(&self.certificate(), &(certificate.pem() + &key.serialize_pem()))?;
         Ok(())
+    }
+
+    /// Verifies the certificate as a client does that trusts the authority.
+    fn verify(&self, certificate: &CertificateDer<'_>, now: Timestamp) -> Result<(), rustls::Error> {
+        let authority = CertificateDer::from_pem_file(self.authority());
+        let authority = authority.map_err(|error| rustls::Error::General(error.to_string()))?;
+        let mut trusted = RootCertStore::empty();
+        trusted.add(authority)?;
+        let certificate = ParsedCertificate::try_from(certificate)?;
+        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+        let now = UnixTime::since_unix_epoch(since_1970(now));
+        verify_server_cert_signed_by_trust_anchor(&certificate, &trusted, &[], now, algorithms.all)
     }
 
     fn key(&self) -> PathBuf {
@@ -155,8 +208,27 @@ fn authority_params(now: Timestamp) -> CertificateParams {
     params
 }
 
+/// Permits these names and addresses alone, and the names below them.
+fn only(names: &[String]) -> NameConstraints {
+    let subtree = |name: &String| match name.parse::<IpAddr>() {
+        Ok(address) => {
+            let bits = if address.is_ipv4() { 32 } else { 128 };
+            GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(address, bits))
+        }
+        Err(_) => GeneralSubtree::DnsName(name.clone()),
+    };
+    NameConstraints {
+        permitted_subtrees: names.iter().map(subtree).collect(),
+        excluded_subtrees: Vec::new(),
+    }
+}
+
+fn since_1970(now: Timestamp) -> Duration {
+    Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default())
+}
+
 fn valid(params: &mut CertificateParams, now: Timestamp, life: Duration) {
-    let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
+    let now = since_1970(now);
     params.not_before = date_time_ymd(1970, 1, 1) + now.saturating_sub(CLOCK_SKEW);
     params.not_after = date_time_ymd(1970, 1, 1) + now + life;
 }
@@ -229,11 +301,71 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_is_issued_again_for_a_new_public_url() {
+    fn a_stolen_key_of_the_authority_makes_no_certificate_for_another_name() {
+        let data = tempfile::tempdir().unwrap();
+        let local = LocalAuthority::new(data.path());
+        let now: Timestamp = "2026-07-01T12:00:00Z".parse().unwrap();
+        let hosts = ["cloud.lan", "192.0.2.1", "2001:db8::1"];
+        local.create(&hosts.map(str::to_owned), now).unwrap();
+        for name in OWN_NAMES.into_iter().chain(hosts).chain(["x.cloud.lan"]) {
+            local.issue(&[name.to_owned()], now).unwrap();
+        }
+        for name in [
+            "google.com",
+            "lan",
+            "mycloud.lan",
+            "192.0.2.2",
+            "127.0.0.2",
+            "10.0.0.1",
+            "::2",
+            "2001:db8::2",
+        ] {
+            let refused = local.issue(&[name.to_owned(), "localhost".to_owned()], now);
+            let Err(LocalAuthorityError::Refused { source, .. }) = &refused else {
+                panic!("{name}: {refused:?}");
+            };
+            assert!(
+                source.to_string().contains("NameConstraintViolation"),
+                "{name}: {source}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_new_public_url_needs_another_authority_which_is_made_if_this_one_is_deleted() {
         let data = tempfile::tempdir().unwrap();
         let local = LocalAuthority::new(data.path());
         let now: Timestamp = "2026-07-01T12:00:00Z".parse().unwrap();
         local.create(&["cloud.lan".to_owned()], now).unwrap();
+        let files = || [local.authority(), local.names(), local.certificate()].map(|path| read(&path).unwrap());
+        let before = files();
+        for host in ["cloud.example.com", "[2001:db8::1]"] {
+            let refused = local.renew(Some(host), now).unwrap_err().to_string();
+            for words in [host.trim_matches(['[', ']']), "correct publicUrl", "or delete "] {
+                assert!(refused.contains(words), "{words}: {refused}");
+            }
+            assert_eq!(files(), before);
+        }
+        std::fs::remove_file(local.authority()).unwrap();
+        assert!(local.exists());
+        local.renew(Some("cloud.example.com"), now).unwrap();
+        let path = local.certificate();
+        let certificate = Certificate::load(&path, &path).unwrap();
+        for host in ["cloud.example.com", "cloud.lan", "localhost"] {
+            certificate.check(Some(host), now).unwrap();
+        }
+        local.renew(Some("google.com"), now).unwrap_err();
+    }
+
+    #[test]
+    fn an_authority_of_an_earlier_build_issues_for_a_new_public_url() {
+        let data = tempfile::tempdir().unwrap();
+        let local = LocalAuthority::new(data.path());
+        let now: Timestamp = "2026-07-01T12:00:00Z".parse().unwrap();
+        local.create(&["cloud.lan".to_owned()], now).unwrap();
+        let key = KeyPair::from_pem(&read(&local.key()).unwrap()).unwrap();
+        let unconstrained = CertifiedIssuer::self_signed(authority_params(now), key).unwrap();
+        replace(&local.authority(), &unconstrained.pem()).unwrap();
         let path = local.certificate();
         for host in ["cloud.example.com", "[2001:db8::1]", "localhost"] {
             local.renew(Some(host), now).unwrap();

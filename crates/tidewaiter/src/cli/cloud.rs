@@ -20,6 +20,14 @@ pub(crate) use fields::FieldFlags;
 pub(crate) use kind::{KindParser, kind_of};
 pub(crate) use place::{AccountPlace, ClusterPlace, NodePoolPlace, ObjectPlace, OrganizationPlace, Place};
 
+/// The variables of the client commands that have no flag, for `--help`.
+pub(super) const PROGRAM_VARIABLES: &str = "\
+Variables of a program, which take the place of a context:
+  TIDEWAITER_CLOUD_TOKEN         A token (tidewaiter cloud tokens create)
+  TIDEWAITER_CLOUD_SERVER        The URL of its server
+  TIDEWAITER_CLOUD_CA_FILE       The trusted CA certificates (PEM) [default: those of the system]
+  TIDEWAITER_CLOUD_ORGANIZATION  The organization's id, where --organization is not given";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum CloudCommand {
     #[command(flatten)]

@@ -87,6 +87,7 @@ mod tests {
             "Default: `/etc/kubernetes/kops-controller/config.yaml`\n",
             "\n- `-y`, `--yes`: ",
             "CONTAINERSHIP_CLOUD_CLUSTER_API_KEY",
+            "\n  TIDEWAITER_CLOUD_ORGANIZATION  ",
         ] {
             assert!(page.contains(part), "{part} in {page}");
         }

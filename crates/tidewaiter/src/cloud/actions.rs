@@ -11,12 +11,12 @@ use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 
 use super::apply::confirm;
-use super::output::{is_table, list, print, time, value};
+use super::output::{is_table, list, print, printable_yaml, time};
 use super::session::{Session, request, text};
 use super::upgrades::{self, Change};
 use crate::cli::{
-    ActionCommand, ActionUser, ApiKeysCommand, CloudFormat, CloudPlace, OrganizationPlace, PolicyArgs, ScopeFlags,
-    SetPasswordArgs, TokenOwner, TokensCommand,
+    ActionCommand, ActionUser, ApiKeysCommand, CloudPlace, OrganizationPlace, PolicyArgs, ScopeFlags, SetPasswordArgs,
+    TokenOwner, TokensCommand,
 };
 use crate::password::{self, Variable};
 use crate::text_file;
@@ -137,8 +137,8 @@ async fn tokens(command: &TokensCommand) -> Result<()> {
             if !scope.is_empty() {
                 body["scope"] = scope.into();
             }
-            let made = session.send(&request(Method::POST, path, body, None)).await?;
-            value(&CloudFormat::Yaml, &made)
+            let made = session.send(&request(Method::POST, path.clone(), body, None)).await?;
+            print_once(&session, path, &made).await
         }
         TokensCommand::Revoke {
             token, confirmation, ..
@@ -163,6 +163,19 @@ async fn tokens(command: &TokensCommand) -> Result<()> {
             print(&format!("revoked {token}\n"))
         }
     }
+}
+
+/// Prints a token or key of `list`, which the server shows only once. One that cannot be printed, also because nobody
+/// reads on, is withdrawn.
+async fn print_once(session: &Session, list: Path, made: &Value) -> Result<()> {
+    let printed = printable_yaml(made).and_then(|text| crate::write_stdout(&text));
+    let Err(error) = printed else { return Ok(()) };
+    let id = text(made, "id");
+    let withdrawn = session.send(&Request::new(Method::DELETE, list.below(id))).await;
+    Err(error.context(match withdrawn {
+        Ok(_) => "it could not be printed, so it is withdrawn: create it again".to_owned(),
+        Err(reason) => format!("it could not be printed, nor withdrawn ({reason:#}): delete it, its id is {id}"),
+    }))
 }
 
 /// The path of the tokens of a service account, or of the user.
@@ -226,8 +239,8 @@ async fn api_keys(command: &ApiKeysCommand) -> Result<()> {
             list(&session, &args.output, "ApiKey", &columns, &found).await
         }
         ApiKeysCommand::Create(_) => {
-            let made = session.send(&Request::new(Method::POST, path)).await?;
-            value(&CloudFormat::Yaml, &made)
+            let made = session.send(&Request::new(Method::POST, path.clone())).await?;
+            print_once(&session, path, &made).await
         }
         ApiKeysCommand::Delete { key, confirmation, .. } => {
             let keys = session.list(path.clone()).await?;

@@ -1,6 +1,7 @@
-//! The contexts file. Only its owner may have access, because it contains tokens.
+//! The contexts file. Only its owner may have access, because it contains tokens. And the login of a program, which is
+//! in the environment and never in the file.
 //!
-//! It is replaced atomically: a reader sees the old or the new version. A file that other users can read is refused.
+//! The file is replaced atomically: a reader sees the old or the new version. One that other users can read is refused.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,9 +12,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
+use tidewaiter_cloud::client::BaseUrl;
+use tidewaiter_cloud::models::values::OrganizationId;
 use tidewaiter_cloud::server::keys::secret_file;
 use tidewaiter_kit::settings::environment;
 use tidewaiter_kit::{files, yaml};
+
+/// The variable with the token of a program.
+pub(super) const TOKEN: &str = "TIDEWAITER_CLOUD_TOKEN";
+/// The variables with the server of the token, its trusted authorities, and the organization.
+const SERVER: &str = "TIDEWAITER_CLOUD_SERVER";
+const CA_FILE: &str = "TIDEWAITER_CLOUD_CA_FILE";
+pub(super) const ORGANIZATION: &str = "TIDEWAITER_CLOUD_ORGANIZATION";
 
 /// The contents of the file.
 #[derive(Default, Serialize, Deserialize)]
@@ -49,6 +59,35 @@ impl fmt::Debug for Login {
         f.debug_struct("Login")
             .field("server", &self.server)
             .finish_non_exhaustive()
+    }
+}
+
+impl Login {
+    /// The login of a program, which takes the place of the contexts; `None` without the variable of its token.
+    ///
+    /// # Errors
+    /// If a variable is empty or invalid, or the server is missing: no token is sent to the server of a context.
+    pub(super) fn of_program(environment: &[(String, String)]) -> Result<Option<Self>> {
+        let variable = |name: &str| match environment.iter().find(|(key, _)| key == name) {
+            Some((_, value)) if value.is_empty() => Err(anyhow!("{name} is empty: give it a value, or unset it")),
+            found => Ok(found.map(|(_, value)| value.as_str())),
+        };
+        let Some(token) = variable(TOKEN)? else {
+            return Ok(None);
+        };
+        let server = variable(SERVER)?
+            .ok_or_else(|| anyhow!("{TOKEN} is set: set {SERVER} too, to the URL of its server, or unset {TOKEN}"))?;
+        let server: BaseUrl = server.parse().context(SERVER)?;
+        let organization = variable(ORGANIZATION)?.map(str::parse::<OrganizationId>);
+        let organization = organization.transpose().context(ORGANIZATION)?;
+        Ok(Some(Self {
+            server: server.to_string(),
+            email: String::new(),
+            ca_file: variable(CA_FILE)?.map(PathBuf::from),
+            organization: organization.map(|id| id.to_string()),
+            cluster: None,
+            token: Some(token.to_owned()),
+        }))
     }
 }
 

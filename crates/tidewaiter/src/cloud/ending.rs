@@ -33,7 +33,7 @@ pub(super) fn mark(rows: &mut [Value], now: Timestamp) {
 
 /// Notes what of the access of the person who is logged in to the context ends soon.
 pub(super) async fn tell_in(context: String) -> Result<()> {
-    let session = Session::open(CloudPlace {
+    let session = Session::of_context(CloudPlace {
         context: Some(context),
         ..CloudPlace::default()
     })?;

@@ -126,7 +126,7 @@ pub(super) async fn accept(args: &AcceptArgs) -> Result<()> {
     let body = json!({ "secret": secret, "name": name, "password": password });
     let accept = request(Method::POST, Path::new(["invitations", "accept"]), body, None);
     let answer = client.request(&Request { once: true, ..accept }).await;
-    let answer = answer.map_err(|error| with_remedy_of("accept", error, &login))?;
+    let answer = answer.map_err(|error| with_remedy_of("tidewaiter cloud accept --ca-file FILE", error, &login))?;
     let accepted = answer
         .json()
         .map_err(|reason| anyhow!("the response to the acceptance {reason}"))?;

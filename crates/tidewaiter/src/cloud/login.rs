@@ -219,7 +219,7 @@ pub(super) async fn logout(args: &LogoutArgs) -> Result<()> {
         ..Place::default()
     };
     let revoke = Request::new(Method::DELETE, Path::new(["account", "tokens", "current"]));
-    let revoked = match Session::open(place) {
+    let revoked = match Session::of_context(place) {
         Ok(session) => if_found(session.send(&revoke).await).map(drop),
         // There is no token.
         Err(_) => Ok(()),
@@ -360,7 +360,7 @@ async fn check_cluster(context: String, organization: Option<&str>, cluster: &st
         ..Place::default()
     };
     let listed = async {
-        let session = Session::open(place)?;
+        let session = Session::of_context(place)?;
         session.list(session.organization()?.below("clusters")).await
     };
     let clusters = match listed.await {

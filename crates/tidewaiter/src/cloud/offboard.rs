@@ -338,7 +338,7 @@ async fn invitations(session: &Session, organizations: &[Value], email: &str) ->
 }
 
 /// The objects of a list; none if the caller may not read it.
-async fn permitted(session: &Session, path: Path) -> Result<Vec<Value>> {
+pub(super) async fn permitted(session: &Session, path: Path) -> Result<Vec<Value>> {
     match session.list(path).await {
         Err(error) if refusal_of(&error).is_some() => Ok(Vec::new()),
         found => found,

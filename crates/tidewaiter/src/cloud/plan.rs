@@ -97,7 +97,9 @@ impl Step {
             let mut value = value.clone();
             substitute(&mut value, names);
             without_nulls(&mut value);
-            yaml(&value)
+            // The line of an empty mapping, `{}`, is of no field.
+            let is_empty = value.as_object().is_some_and(Map::is_empty);
+            if is_empty { Ok(String::new()) } else { yaml(&value) }
         };
         Ok(match &self.change {
             Change::Create { body, .. } => {

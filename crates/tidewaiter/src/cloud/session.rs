@@ -11,8 +11,9 @@ use tidewaiter_cloud::models::Kind;
 use tidewaiter_cloud::models::values::UserId;
 use tidewaiter_kit::SystemClock;
 use tidewaiter_kit::chain::Untrusted;
+use tidewaiter_kit::settings::environment;
 
-use super::contexts::{Contexts, Login};
+use super::contexts::{Contexts, Login, ORGANIZATION, TOKEN};
 use crate::cli::CloudPlace as Place;
 
 /// The time for which requests to an unavailable server are retried while a user waits.
@@ -24,8 +25,8 @@ const SERVER: &str = "tidewaiter/";
 /// An open login.
 pub(super) struct Session {
     client: Client,
-    /// The name of its context.
-    context: String,
+    /// The name of its context; `None` for the login of a program.
+    context: Option<String>,
     login: Login,
     organization: Option<String>,
     place: Place,
@@ -57,23 +58,44 @@ pub(super) fn client(settings: &ClientSettings, login: &Login) -> Result<Client>
 }
 
 impl Session {
-    /// Opens the context that `place` names.
+    /// Opens the login of a program, which is in the environment; without one, the context that `place` names.
     pub(super) fn open(place: impl Into<Place>) -> Result<Self> {
-        let mut place: Place = place.into();
+        let place = place.into();
+        let Some(login) = Login::of_program(&environment())? else {
+            return Self::of_context(place);
+        };
+        if let Some(context) = &place.context {
+            bail!("{TOKEN} is set, and the context {context:?} is selected: unset the one, or omit the other");
+        }
+        Self::new(None, login, place)
+    }
+
+    /// Opens the context that `place` names.
+    pub(super) fn of_context(place: Place) -> Result<Self> {
         let contexts = Contexts::load()?;
         let (name, login) = contexts.find(place.context.as_deref())?;
+        Self::new(Some(name.to_owned()), login.clone(), place)
+    }
+
+    fn new(context: Option<String>, login: Login, mut place: Place) -> Result<Self> {
         let Some(token) = &login.token else {
+            let name = context.unwrap_or_default();
             bail!("you are logged out of {name}: run tidewaiter cloud login --context {name}");
         };
-        let mut settings = settings(login)?;
-        settings.token = Some(token.parse::<AccessToken>().context("the token of the context")?);
+        let mut settings = settings(&login)?;
+        let source = if context.is_some() {
+            "the token of the context"
+        } else {
+            TOKEN
+        };
+        settings.token = Some(token.parse::<AccessToken>().context(source)?);
         place.cluster = place.cluster.or_else(|| login.cluster.clone());
         let organization = place.organization.map(|id| id.to_string());
         Ok(Self {
-            client: client(&settings, login)?,
-            context: name.to_owned(),
-            login: login.clone(),
+            client: client(&settings, &login)?,
+            context,
             organization: organization.or_else(|| login.organization.clone()),
+            login,
             place,
         })
     }
@@ -90,10 +112,11 @@ impl Session {
 
     /// The id of the organization.
     pub(super) fn organization_id(&self) -> Result<&str> {
-        self.organization.as_deref().ok_or_else(|| {
-            anyhow!(
+        self.organization.as_deref().ok_or_else(|| match self.context {
+            Some(_) => anyhow!(
                 "no organization is selected: use --organization ID or tidewaiter cloud context set --organization ID"
-            )
+            ),
+            None => anyhow!("no organization is selected: use --organization ID, or set {ORGANIZATION}"),
         })
     }
 
@@ -193,16 +216,20 @@ impl Session {
     async fn answer(&self, request: &Request) -> Result<Answer> {
         self.client.request(request).await.map_err(|error| {
             let (is_ended, is_over) = (error.is_of_ended_access(), is_of_login(&error));
-            let error = with_remedy(error, &self.login);
-            let name = &self.context;
-            if is_ended {
-                error.context(format!("your access to {} has ended", self.login.server))
-            } else if is_over {
-                error.context(format!(
+            let error = match self.context {
+                Some(_) => with_remedy(error, &self.login),
+                None => with_remedy_of("TIDEWAITER_CLOUD_CA_FILE=FILE", error, &self.login),
+            };
+            match &self.context {
+                _ if is_ended => error.context(format!("your access to {} has ended", self.login.server)),
+                Some(name) if is_over => error.context(format!(
                     "the login of {name} has expired or was revoked: run tidewaiter cloud login --context {name}"
-                ))
-            } else {
-                error
+                )),
+                None if is_over => error.context(format!(
+                    "the token in {TOKEN} has expired, was revoked or is of another server: set it to another one \
+                     (tidewaiter cloud tokens create)"
+                )),
+                _ => error,
             }
         })
     }
@@ -244,12 +271,11 @@ impl Session {
 
 /// Returns the error, with the remedy before it if the certificate of the server is not trusted.
 pub(super) fn with_remedy(error: ClientError, login: &Login) -> anyhow::Error {
-    with_remedy_of("login", error, login)
+    with_remedy_of("tidewaiter cloud login --ca-file FILE", error, login)
 }
 
-/// Returns the error as [`with_remedy`] does; `command` is the one to which the user gives the authority.
-pub(super) fn with_remedy_of(command: &str, error: ClientError, login: &Login) -> anyhow::Error {
-    let flag = format!("tidewaiter cloud {command} --ca-file FILE");
+/// Returns the error as [`with_remedy`] does; with `flag`, the user gives the authority.
+pub(super) fn with_remedy_of(flag: &str, error: ClientError, login: &Login) -> anyhow::Error {
     let remedy = match error.untrusted() {
         None => return error.into(),
         Some(Untrusted::Time) => {

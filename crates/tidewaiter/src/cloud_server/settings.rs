@@ -190,9 +190,9 @@ impl ServerSettings {
         self.tls_certificate.is_some() || self.acme.is_some() || !self.trusted_proxies.is_empty()
     }
 
-    /// Returns true if the server serves with a certificate of the local authority, which issues a missing one again.
+    /// Returns true if the server serves with a certificate of the local authority, whose missing files are made again.
     pub(super) fn is_local(&self) -> bool {
-        !self.has_other_certificate() && self.local_authority().authority().exists()
+        !self.has_other_certificate() && self.local_authority().exists()
     }
 
     /// The names, besides those of this machine, in the certificate that `init` makes. `None` if it makes none: with a

@@ -1,5 +1,8 @@
 //! The commands that do something with an object other than to create, change or delete it, against a real server.
 
+use std::fs::File;
+use std::process::Stdio;
+
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -191,6 +194,31 @@ async fn service_accounts_and_scopes(real: &Real) {
     assert_eq!(real.status(&token, &of("roles")).await, 401);
 }
 
+/// Nobody sees a token or key that is written to a full disk, or to a pipe without a reader.
+async fn what_cannot_be_printed_is_withdrawn(real: &Real) {
+    for (create, list) in [
+        ("tokens create unseen", "tokens list -o json"),
+        ("api-keys create", "api-keys list -o json"),
+    ] {
+        let before = real.types(list).await;
+        let words: Vec<&str> = ["cloud"].into_iter().chain(create.split(' ')).collect();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for out in [Stdio::from(full), Stdio::from(closed)] {
+            let mut command = real.person.command(&words);
+            let child = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+            let ended = child.wait_with_output().await.unwrap();
+            let error = String::from_utf8(ended.stderr).unwrap();
+            assert!(
+                ended.status.code() == Some(1) && error.contains("it is withdrawn"),
+                "{create}: {error}"
+            );
+        }
+        assert_eq!(real.types(list).await, before, "{create}");
+    }
+}
+
 #[tokio::test]
 async fn tokens_and_keys_are_shown_once_and_revoked() {
     let real = real().await;
@@ -205,6 +233,7 @@ async fn tokens_and_keys_are_shown_once_and_revoked() {
     assert_eq!(real.status(&token, "/v3/account").await, 401);
     real.refused("tokens revoke ci", &["no token \"ci\""]).await;
     service_accounts_and_scopes(&real).await;
+    what_cannot_be_printed_is_withdrawn(&real).await;
 
     let cluster = format!(
         "/v3/organizations/{}/clusters/{}",

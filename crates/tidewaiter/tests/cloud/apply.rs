@@ -443,6 +443,48 @@ async fn a_missing_version_or_permission_is_found_before_the_first_change() {
 }
 
 #[tokio::test]
+async fn an_end_that_is_over_and_a_user_of_80_teams_are_found_before_the_first_change() {
+    let person = Person::logged_in().await;
+    let file = person.file("a.yaml", "");
+    let refused = async |documents: &str, words: &[&str]| {
+        person.file("a.yaml", documents);
+        person
+            .run(&["cloud", "apply", "-f", &file])
+            .await
+            .refused(1, &[&["nothing was changed"][..], words].concat());
+        assert!(person.cloud.writes().is_empty(), "{documents}");
+    };
+    let over = "2020-01-31T18:00:00Z, which is over: set a later time, or omit it";
+    let role = "kind: Role\nspec: {name: a, rules: []}\n";
+    let binding =
+        "---\nkind: RoleBinding\nspec: {role: a, user: alice@example.com, expires_at: '2020-01-31T18:00:00Z'}\n";
+    refused(
+        &format!("{role}{binding}"),
+        &["RoleBinding ", &format!("expires_at is {over}")],
+    )
+    .await;
+    let team =
+        |name: &str, more: &str| format!("---\nkind: Team\nspec: {{name: {name}, users: [alice@example.com]{more}}}\n");
+    let ends = team("shift", ", ends: {alice@example.com: '2020-01-31T18:00:00Z'}");
+    refused(&ends, &["Team shift", "the end of alice@example.com", over]).await;
+
+    let teams =
+        (1..=79_u8).map(|number| json!({"id": number.to_string(), "name": number.to_string(), "user_ids": [ALICE]}));
+    person.cloud.put(&of_organization("teams"), teams.collect());
+    let full = "Team last: alice@example.com";
+    let documents = format!("{role}{}{}", team("one-more", ""), team("last", ""));
+    refused(
+        &documents,
+        &[full, "is in 80 teams, the maximum: remove the user from another"],
+    )
+    .await;
+    // A user who leaves one of them may join another one.
+    let left = "kind: Team\nspec: {name: '1', users: []}\n---\n";
+    person.file("a.yaml", &format!("{left}{documents}"));
+    person.run(&["cloud", "apply", "-f", &file]).await.well();
+}
+
+#[tokio::test]
 async fn what_stops_it_on_the_way_says_how_far_it_came() {
     let person = Person::logged_in().await;
     let file = person.file(

@@ -9,6 +9,9 @@ use tidewaiter_testkit::ConnectProxy;
 
 use crate::world::{CLUSTER, ORGANIZATION, PASSWORD, Person, TOKEN};
 
+/// The variable with the token of a program.
+const PROGRAM: &str = "TIDEWAITER_CLOUD_TOKEN";
+
 #[tokio::test]
 async fn a_login_is_remembered_where_its_owner_alone_may_read() {
     let person = Person::logged_in().await;
@@ -166,6 +169,73 @@ async fn a_login_at_a_new_cloud_forgets_what_the_old_one_had() {
     person.run_with(&named, &password).await.well();
     let text = fs::read_to_string(person.contexts()).unwrap();
     assert!(text.contains(ORGANIZATION) && !text.contains("production"), "{text}");
+}
+
+#[tokio::test]
+async fn a_program_has_its_token_in_the_environment_and_needs_no_context() {
+    const SERVER: &str = "TIDEWAITER_CLOUD_SERVER";
+    const PLACE: &str = "TIDEWAITER_CLOUD_ORGANIZATION";
+    let person = Person::new().await;
+    let get = ["cloud", "get", "users"];
+    let [token, server, place] = [(PROGRAM, TOKEN), (SERVER, &*person.cloud.url), (PLACE, ORGANIZATION)];
+    let out = person.run_with(&get, &[token, server, place]).await.well();
+    assert!(out.contains("alice@example.com"), "{out}");
+    let flag = [&get[..], &["--organization", ORGANIZATION]].concat();
+    person.run_with(&flag, &[token, server]).await.well();
+    for (variables, words) in [
+        (
+            &[(PROGRAM, ""), server, place][..],
+            &["TIDEWAITER_CLOUD_TOKEN is empty", "unset it"][..],
+        ),
+        (&[token, place], &["set TIDEWAITER_CLOUD_SERVER too"]),
+        (&[token, (SERVER, ""), place], &["TIDEWAITER_CLOUD_SERVER is empty"]),
+        (
+            &[token, (SERVER, "http://cloud.example.com"), place],
+            &["plain HTTP", "https://"],
+        ),
+        (
+            &[token, server],
+            &["no organization is selected", "or set TIDEWAITER_CLOUD_ORGANIZATION"],
+        ),
+        (&[token, server, (PLACE, "acme")], &["TIDEWAITER_CLOUD_ORGANIZATION: "]),
+        (
+            &[(PROGRAM, "hunter2 hunter2"), server, place],
+            &["TIDEWAITER_CLOUD_TOKEN: (not shown)"],
+        ),
+        (
+            &[(PROGRAM, "hunter2-revoked"), server, place],
+            &["the token in TIDEWAITER_CLOUD_TOKEN has expired", "tokens create"],
+        ),
+        (
+            &[token, server, place, ("TIDEWAITER_CLOUD_CONTEXT", "test")],
+            &["TIDEWAITER_CLOUD_TOKEN is set, and the context \"test\" is selected"],
+        ),
+    ] {
+        person.run_with(&get, variables).await.refused(1, words);
+    }
+    assert!(!person.contexts().exists());
+}
+
+#[tokio::test]
+async fn the_token_of_a_program_takes_the_place_of_the_context_and_leaves_it_as_it_is() {
+    let person = Person::logged_in().await;
+    let url = person.cloud.url.clone();
+    let program = [(PROGRAM, "hunter2-program"), ("TIDEWAITER_CLOUD_SERVER", &*url)];
+    // The server does not know this token.
+    let ran = person.run_with(&["cloud", "whoami"], &program).await;
+    ran.refused(1, &["the token in TIDEWAITER_CLOUD_TOKEN has expired"]);
+    let out = person.run_with(&["cloud", "context", "list"], &program).await.well();
+    assert!(out.contains("test") && !out.contains("program"), "{out}");
+    let set = ["cloud", "context", "set", "--cluster", "production"];
+    let ran = person.run_with(&set, &program).await;
+    assert!(ran.code == 0 && ran.err.is_empty(), "{}", ran.err);
+    person.cloud.seen();
+    person.run_with(&["cloud", "logout"], &program).await.well();
+    let revoked = person.cloud.seen();
+    assert!(
+        revoked.len() == 1 && revoked[0].line == "DELETE /v3/account/tokens/current",
+        "{revoked:?}"
+    );
 }
 
 #[tokio::test]

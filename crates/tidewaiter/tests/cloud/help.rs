@@ -100,7 +100,9 @@ async fn the_commands_are_listed_in_groups_and_each_has_an_example() {
         .collect();
     assert_eq!(names, ["init", "serve", "backup", "restore", "recover", "keys"]);
     assert!(
-        rest.starts_with("Options:\n") && out.contains("Catalogue of plugins:\n"),
+        rest.starts_with("Options:\n")
+            && out.contains("Catalogue of plugins:\n")
+            && out.contains("\n  TIDEWAITER_CLOUD_TOKEN  "),
         "{out}"
     );
     let out = help(&person, "get").await;

@@ -59,6 +59,12 @@ async fn a_deletion_shows_the_bindings_that_go_with_it_and_who_loses_what() {
         "cluster_id": null, "namespace": "dev"}),
     );
     person.cloud.put(&of_organization("role-bindings"), bindings);
+    let keys = |number: usize| vec![json!({ "id": ALICE }); number];
+    person.cloud.put(&of_cluster("api-keys"), keys(2));
+    person
+        .cloud
+        .put(&of_organization(&format!("users/{ALICE}/ssh-keys")), keys(3));
+    person.cloud.put(&of_organization("invitations"), keys(4));
     let by_team = "- RoleBinding viewer for developers in namespace dev (";
     let by_user = "- RoleBinding viewer for alice@example.com in cluster production (";
     for (words, shown, hidden) in [
@@ -69,12 +75,22 @@ async fn a_deletion_shows_the_bindings_that_go_with_it_and_who_loses_what() {
         ),
         (
             ["user", "alice@example.com"],
-            &[by_user, "  - user alice@example.com: get"],
+            &[
+                by_user,
+                "  - user alice@example.com: get",
+                "- membership of the team developers\n",
+                "With it go: ssh-keys (3)\nThe account goes: password, logins, tokens",
+            ],
+            by_team,
+        ),
+        (
+            ["organization", "acme"],
+            &["users (1), teams (1), clusters (2), roles (1), role-bindings (2), invitations (4)\nSo do the SSH keys"],
             by_team,
         ),
         (
             ["cluster", "production"],
-            &[by_user, "With it go: labels (1)\n"],
+            &[by_user, "With it go: labels (1), api-keys (2)\n"],
             by_team,
         ),
     ] {
@@ -85,6 +101,20 @@ async fn a_deletion_shows_the_bindings_that_go_with_it_and_who_loses_what() {
         }
         assert!(!ran.out.contains(hidden), "{words:?}: {}", ran.out);
     }
+    // A user of another organization only leaves this one.
+    let guest = json!({"id": ALICE, "email": "alice@example.com", "home": false});
+    person.cloud.put(&of_organization("users"), vec![guest]);
+    let ran = person.run(&["cloud", "delete", "user", "alice@example.com"]).await;
+    assert!(
+        ran.out.contains("The account stays, with its SSH keys") && !ran.out.contains("With it go"),
+        "{}",
+        ran.out
+    );
+    // The cloud does not delete a role that is bound: nobody is asked.
+    let ran = person.run(&["cloud", "delete", "role", "viewer"]).await;
+    let bound = "the role is used by role-bindings (2), for example viewer for alice@example.com in cluster production";
+    ran.refused(1, &[bound, BINDING, "delete role-binding"]);
+    assert!(!ran.err.contains("confirm"), "{}", ran.err);
     assert!(person.cloud.writes().is_empty());
     let ran = person.run(&["cloud", "delete", "team", "developers", "--yes"]).await;
     assert!(!ran.well().contains("RoleBinding"));

@@ -37,6 +37,10 @@ async fn lists_are_printed_for_people_and_programs_without_secrets() {
         "{}",
         refused.err
     );
+    let past = person
+        .run(&["cloud", "get", "registries", "-o", "jsonpath={.items[1].id}"])
+        .await;
+    past.refused(1, &["array index out of bounds: index 1, length 1"]);
     let out = person.run(&["cloud", "get", "registry", "-o", "name"]).await.well();
     assert_eq!(out, format!("Registry/{REGISTRY}\n"));
     let json: Value =

@@ -22,6 +22,7 @@ mod interrupted;
 mod keys;
 mod ledger;
 mod monitoring;
+mod nginx;
 mod progress;
 mod proxies;
 #[path = "../../../cloud/tests/server/proxy.rs"]

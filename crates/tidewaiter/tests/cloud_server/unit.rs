@@ -43,7 +43,7 @@ fn unit() -> BTreeMap<String, String> {
 }
 
 /// The block of docs/cloud.md that contains `text`.
-fn block(text: &str) -> String {
+pub fn block(text: &str) -> String {
     let page = fs::read_to_string(repository().join("docs/cloud.md")).unwrap();
     let found = page
         .split("\n```")

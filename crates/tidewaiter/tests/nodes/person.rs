@@ -213,10 +213,10 @@ async fn adds_a_key(browser: &Browser, key: &str) {
 #[tokio::test]
 async fn a_person_signs_in_at_the_provider_logs_in_on_a_node_and_is_offboarded() {
     let start = now();
-    let world = World::start().await;
+    let world = Box::pin(World::start()).await;
     took("the cloud, the provider and a cluster with a node", start);
     let (start, scratch) = (now(), &world.place.scratch);
-    let journey = async |browser: &Browser| world.journey(browser).await;
+    let journey = async |browser: &Browser| Box::pin(world.journey(browser)).await;
     Browser::browse(scratch, &world.server.base, journey).await;
     took("everything from the sign-in to the offboarding", start);
 }

@@ -8,9 +8,8 @@ use jiff::Timestamp;
 
 use super::lists::{all, complete};
 use super::prelude::*;
-use super::references::MAX_TEAMS;
 use crate::models::values::{ClusterId, EndTime, TeamId, UserId};
-use crate::models::{ClusterReport, NodeStatusReport, Unknown, UpgradeProgress, parse};
+use crate::models::{ClusterReport, MAX_TEAMS, NodeStatusReport, Unknown, UpgradeProgress, parse};
 use crate::server::access::resource_path::cluster;
 use crate::server::access::users::{end_in_team, end_of, is_read_only};
 use crate::server::http::response::json;

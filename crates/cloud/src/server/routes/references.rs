@@ -8,11 +8,9 @@ use super::identities::disables_passwords;
 use super::prelude::*;
 use super::second_factor::requires_second_factor;
 use crate::models::values::EndTime;
-use crate::models::{Document, TeamSpec, stored};
+use crate::models::{Document, MAX_TEAMS, TeamSpec, stored};
 use crate::server::store::membership_id;
 
-/// The maximum number of teams of a user in one organization. Each is named in the user's tokens for kube-apiservers.
-pub(super) const MAX_TEAMS: i64 = 80;
 /// The open object of a plugin.
 const CONFIGURATION: &str = "configuration";
 

@@ -2,26 +2,66 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::Value;
+use tidewaiter_api::values::printable;
 use tidewaiter_cloud::client::Path;
 use tidewaiter_cloud::models::Kind;
 
 use super::Planner;
-use crate::cloud::plan::Change;
+use crate::cloud::offboard::permitted;
+use crate::cloud::plan::{Change, red};
 use crate::cloud::session::{Session, text};
 
 /// Describes what goes with an object of a list in lines; empty if nothing does.
+///
+/// # Errors
+/// If the object is a role that is bound: the cloud does not delete it.
 pub(in crate::cloud) async fn effects(session: &Session, kind: Kind, list: Path, object: &Value) -> Result<String> {
     let mut planner = Planner::new(session);
     let id = text(object, "id");
+    if kind == Kind::Role {
+        planner.refuse_bound(id).await?;
+    }
     planner.delete_bindings(kind, id).await?;
     let mut shown = planner.plan.changes()?;
-    shown += &planner.below(kind, &list.clone().below(id)).await?;
+    if kind == Kind::User {
+        shown += &planner.teams_of(id).await?;
+    }
+    if kind == Kind::User && object.get("home") == Some(&Value::Bool(false)) {
+        shown +=
+            "The account stays, with its SSH keys, password, logins and tokens: its home is another organization.\n";
+    } else {
+        shown += &planner.below(kind, &list.clone().below(id)).await?;
+        shown += account(kind);
+    }
     planner.push(kind, String::new(), list, deletion(id));
     let impact = planner.impact().await?;
     shown.extend(impact.map(|impact| impact.shown()));
     Ok(shown)
+}
+
+/// The effects on accounts, as far as they are in no list.
+const fn account(kind: Kind) -> &'static str {
+    match kind {
+        Kind::User => {
+            "The account goes: password, logins, tokens, and memberships of and invitations to all organizations.\n"
+        }
+        Kind::Organization => {
+            "So do the SSH keys, passwords, logins and tokens of the users. Members of another organization keep them.\n"
+        }
+        _ => "",
+    }
+}
+
+/// The kinds of which a list exists below this one, besides those of documents.
+const fn listed_below(kind: Kind) -> &'static [Kind] {
+    match kind {
+        Kind::Organization => &[Kind::Invitation],
+        Kind::ServiceAccount => &[Kind::Token],
+        Kind::Cluster => &[Kind::ApiKey],
+        _ => &[],
+    }
 }
 
 fn deletion(id: &str) -> Change {
@@ -32,6 +72,34 @@ fn deletion(id: &str) -> Change {
 }
 
 impl Planner<'_> {
+    /// Refuses to delete a role that is bound, as the cloud would after the confirmation.
+    async fn refuse_bound(&mut self, id: &str) -> Result<()> {
+        let mut bindings = self.all(Kind::RoleBinding).await?;
+        bindings.retain(|binding| text(binding, "authorization_role_id") == id);
+        if let Some(first) = bindings.first() {
+            let title = self.title(first).await?;
+            let (number, example) = (bindings.len(), printable(&format!("{title} ({})", text(first, "id"))));
+            bail!(
+                "the role is used by role-bindings ({number}), for example {example}: delete them first, with tidewaiter \
+                 cloud delete role-binding ID"
+            );
+        }
+        Ok(())
+    }
+
+    /// The teams that a user leaves, as lines.
+    async fn teams_of(&mut self, id: &str) -> Result<String> {
+        let mut teams = self.all(Kind::Team).await?;
+        let is_user = |user: &Value| user.as_str() == Some(id);
+        teams.retain(|team| {
+            team["user_ids"]
+                .as_array()
+                .is_some_and(|users| users.iter().any(is_user))
+        });
+        let line = |team: &Value| red(&format!("- membership of the team {}", printable(text(team, "name")))) + "\n";
+        Ok(teams.iter().map(line).collect())
+    }
+
     /// Adds the bindings that go with the object.
     async fn delete_bindings(&mut self, kind: Kind, id: &str) -> Result<()> {
         let field = match kind {
@@ -82,11 +150,13 @@ impl Planner<'_> {
         Ok(names.next().unwrap_or(id).to_owned())
     }
 
-    /// Counts the objects below one: its lists are those of the kinds whose parent it is.
+    /// Counts the objects below one, as far as the caller may list them.
     async fn below(&mut self, kind: Kind, path: &Path) -> Result<String> {
         let mut counts = Vec::new();
-        for below in Kind::resources().filter(|below| below.parent() == Some(kind)) {
-            let number = self.objects(&path.clone().below(below.facts().segment)).await?.len();
+        let resources = Kind::resources().filter(|below| below.parent() == Some(kind));
+        for below in resources.chain(listed_below(kind).iter().copied()) {
+            let list = path.clone().below(below.facts().segment);
+            let number = permitted(self.session, list).await?.len();
             if number > 0 {
                 counts.push(format!("{} ({number})", below.word()));
             }
