@@ -37,7 +37,7 @@ async fn signs_in(browser: &Browser, scene: &Scene) {
     browser.open(&cluster).await;
     assert_eq!(browser.path().await, "/sign-in");
     browser.sign_in(EMAIL, "wrong password").await;
-    assert_eq!(browser.text("[role=alert]").await.lines().count(), 1);
+    browser.shows_in("[role=alert]", "password is wrong").await;
     // The address is still there, and the password is next.
     let focused = browser.run("return document.activeElement.name", Vec::new()).await;
     assert_eq!(focused, "password");

@@ -159,6 +159,11 @@ async fn of_access(scene: &Scene) -> Vec<(&'static str, String)> {
     scene
         .make("invitations", json!({"email": "tomas@example.org", "role": "member"}))
         .await;
+    let pipeline = scene
+        .make("service-accounts", json!({"name": "Pipeline", "role": "admin"}))
+        .await;
+    let token = json!({"name": "deploys", "expires_in_seconds": 86_400});
+    scene.make(&format!("service-accounts/{pipeline}/tokens"), token).await;
     [
         ("access", "access".to_owned()),
         ("logins", "access/logins".to_owned()),
@@ -171,6 +176,8 @@ async fn of_access(scene: &Scene) -> Vec<(&'static str, String)> {
         ("roles", "roles".to_owned()),
         ("new-role", "roles/new".to_owned()),
         ("role", format!("roles/{role}")),
+        ("service-accounts", "service-accounts".to_owned()),
+        ("service-account", format!("service-accounts/{pipeline}")),
     ]
     .map(|(name, path)| (name, scene.page(&path)))
     .into()

@@ -7,6 +7,9 @@ use webauthn_rs::{Webauthn, WebauthnBuilder};
 /// The relying party of the server; `None` if the public URL has an IP address, which no browser accepts.
 pub(crate) fn relying_party(public_url: &Url) -> Option<Webauthn> {
     let builder = WebauthnBuilder::new(public_url.domain()?, public_url).ok()?;
+    // The password is the other factor. To verify the user too, keys would need a PIN, and Chromium refuses to ask for
+    // the protection of keys by one that the library would want.
+    let builder = builder.danger_set_user_presence_only_security_keys(true);
     builder.rp_name("Tidewaiter").build().ok()
 }
 

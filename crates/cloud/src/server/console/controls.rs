@@ -99,15 +99,19 @@ pub(super) fn table(caption: &str, headers: &[&str], rows: &Markup) -> Markup {
                         }
                     }
                 }
-                tbody { (rows) }
+                tbody {
+                    @if rows.0.is_empty() { tr { td colspan=(headers.len()) { "none" } } }
+                    (rows)
+                }
             }
         }
     }
 }
 
-/// Names and their values.
+/// Names and their values. One without a value is left out.
 pub(super) fn facts(facts: &[(&str, Markup)]) -> Markup {
-    html! { dl { @for (name, value) in facts { dt { (name) } dd { (value) } } } }
+    let known = facts.iter().filter(|(_, value)| !value.0.is_empty());
+    html! { dl { @for (name, value) in known { dt { (name) } dd { (value) } } } }
 }
 
 /// The link to the next rows.
