@@ -71,7 +71,9 @@ fn shell(person: &Person, program: impl AsRef<OsStr>) -> Command {
     let command = person.command(&[]);
     let variables = command.as_std().get_envs();
     let mut shell = Command::new(program);
+    // No files of the tests complete a word.
     shell
+        .current_dir(person.home.path())
         .env_clear()
         .envs(variables.filter_map(|(name, value)| Some((name, value?))));
     shell

@@ -63,7 +63,7 @@ async fn a_deletion_shows_the_bindings_that_go_with_it_and_who_loses_what() {
     person.cloud.put(&of_cluster("api-keys"), keys(2));
     person
         .cloud
-        .put(&of_organization(&format!("users/{ALICE}/ssh-keys")), keys(3));
+        .put(&of_organization(&format!("users/{ALICE}/ssh_keys")), keys(3));
     person.cloud.put(&of_organization("invitations"), keys(4));
     let by_team = "- RoleBinding viewer for developers in namespace dev (";
     let by_user = "- RoleBinding viewer for alice@example.com in cluster production (";

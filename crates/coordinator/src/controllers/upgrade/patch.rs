@@ -107,8 +107,10 @@ mod tests {
         );
         progress.apply(&Order::Succeed("a".parse().unwrap()), at(3));
         let written = patch(Some(&two), &progress).unwrap();
-        assert_eq!(written["spec"]["status"]["starts"], json!({ "a": null }));
-        assert_eq!(written["spec"]["status"].get("currentNode"), None);
+        assert_eq!(
+            written,
+            json!({"spec": {"status": {"starts": null, "nodeStatuses": {"a": "Success"}}}})
+        );
     }
 
     #[test]
@@ -126,9 +128,9 @@ mod tests {
         for (order, field, expected) in [
             (postpone, "postponed", &since),
             (verify(true), "verifying", &since),
-            (verify(false), "verifying", &json!({"a": null})),
+            (verify(false), "verifying", &Value::Null),
             (verify(true), "verifying", &since),
-            (Order::Succeed(node()), "verifying", &json!({"a": null})),
+            (Order::Succeed(node()), "verifying", &Value::Null),
             (Order::Start(node()), "currentNode", &json!("a")),
             (
                 Order::Postpone { node: node(), to },
@@ -138,15 +140,15 @@ mod tests {
             (
                 Order::Fail(node(), NodeFailure::Host(String::new())),
                 "postponed",
-                &json!({"a": null}),
+                &Value::Null,
             ),
             (fall_back(true), "fallenBack", &since),
-            (fall_back(false), "fallenBack", &json!({"a": null})),
+            (fall_back(false), "fallenBack", &Value::Null),
         ] {
             let before = form::write(&progress);
             progress.apply(&order, now);
             let written = patch(Some(&before), &progress).unwrap();
-            assert_eq!(written["spec"]["status"][field], *expected, "{order:?}");
+            assert_eq!(written["spec"]["status"].get(field), Some(expected), "{order:?}");
         }
     }
 
