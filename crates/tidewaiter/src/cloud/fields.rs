@@ -63,6 +63,7 @@ fn flags_of(kind: Kind) -> &'static [&'static str] {
         Kind::SshKey => &["name", "key-file"],
         Kind::Team => &["name", "member", "description"],
         Kind::Registry => &["address", "provider", "username", "password-file", "description"],
+        Kind::Cluster | Kind::Organization => &["name"],
         _ => &[],
     }
 }

@@ -201,6 +201,7 @@ async fn flags_take_the_place_of_a_file() {
             "/teams",
             json!({"name": "developers", "user_ids": [ALICE]}),
         ),
+        (&["cluster", "--name", "edge"], "/clusters", json!({"name": "edge"})),
         (
             &[
                 "registry",

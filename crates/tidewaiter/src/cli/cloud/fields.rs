@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 #[derive(Debug, Args)]
-#[command(
-    next_help_heading = "Fields of a user, a service account, an SSH key, a team or a registry, in place of a file"
-)]
+#[command(next_help_heading = "Fields in place of a file, of some kinds")]
 pub(crate) struct FieldFlags {
-    /// The name of the user, the service account, the SSH key or the team
+    /// The name, except of a registry
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
