@@ -201,7 +201,11 @@ async fn flags_take_the_place_of_a_file() {
             "/teams",
             json!({"name": "developers", "user_ids": [ALICE]}),
         ),
-        (&["cluster", "--name", "edge"], "/clusters", json!({"name": "edge"})),
+        (
+            &["organization", "--name", "labs"],
+            "/organizations",
+            json!({"name": "labs"}),
+        ),
         (
             &[
                 "registry",
