@@ -198,6 +198,16 @@ async fn the_page_after_a_change_names_the_clusters_that_have_not_followed(world
         &browser.page(&location).await,
         &["1 of 2 clusters have followed.", ">test</a>: "],
     );
+    // Clusters of all organizations of a person follow what the person does with the own account.
+    let key = ssh_key();
+    let own = [("name", "desk"), ("key", &*key)];
+    let own = after("/account/keys", &own[..]).await;
+    has(
+        &browser.page(&own).await,
+        &["0 of 2 clusters have followed.", "User is not synced yet"],
+    );
+    report(&labels, &number(&own)).await;
+    has(&browser.page(&own).await, &["1 of 2 clusters have followed."]);
     // Each member sees it, and nobody else; a change that is not one names no cluster.
     let reader = Browser::of(&world, &login);
     has(&reader.page(&location).await, &["1 of 2 clusters"]);

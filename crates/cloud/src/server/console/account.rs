@@ -10,8 +10,9 @@ use super::api::Problem;
 use super::change::{Change, Review, SECRET, submit};
 use super::controls::{button, end_input, end_of, ends, facts, form, input, required, secret, table, time};
 use super::fields::FormFields;
+use super::followed;
 use super::page::{Page, failed, problem};
-use super::parts::{changed, done};
+use super::parts::changed;
 use super::providers::LINKED;
 use super::second_factor;
 use super::session::{Posted, Session};
@@ -40,7 +41,10 @@ pub(super) fn page<'a>(session: &'a Session, title: &'a str, status: StatusCode)
 pub(super) async fn show(session: Session, RawQuery(query): RawQuery) -> Response {
     let query = FormFields::parse(query.unwrap_or_default().as_bytes());
     match content(&session).await {
-        Ok(content) => page(&session, "My account", StatusCode::OK).with(&html! { (done(&query)) (content) }),
+        Ok(content) => {
+            let done = followed::after_account(&session, &query).await;
+            page(&session, "My account", StatusCode::OK).with(&html! { (done) (content) })
+        }
         Err(problem) => failed(Some(&session), &problem),
     }
 }

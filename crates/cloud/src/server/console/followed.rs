@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::api::{Answer, Problem, if_found};
 use super::directory::organization;
 use super::fields::FormFields;
-use super::parts::{DONE, live};
+use super::parts::{DONE, done, live};
 use super::session::Session;
 use super::value::text;
 use crate::client::Path;
@@ -19,10 +19,7 @@ use crate::reports::{Made, Progress, progress};
 const MAX_NAMED: usize = 10;
 
 /// The clusters that a change concerns, and what each has made of it.
-pub(super) struct Followed {
-    organization: String,
-    clusters: Vec<(Value, Progress)>,
-}
+pub(super) struct Followed(Vec<(Value, Progress)>);
 
 /// The value of [`DONE`] after a change at `path`: its number, kind, object and cluster, if clusters follow it.
 pub(super) fn name(path: &Path, answer: &Answer) -> String {
@@ -34,10 +31,12 @@ pub(super) fn name(path: &Path, answer: &Answer) -> String {
 }
 
 fn made(path: &Path, answer: &Answer) -> Option<Made> {
-    let [_, _, below @ ..] = path.segments() else {
-        return None;
+    let (kind, id, cluster) = match path.segments() {
+        [account] if account == "account" => (Kind::User, None, None),
+        [account, below @ ..] if account == "account" => target(Kind::User, None, below)?,
+        [_, _, below @ ..] => target(Kind::Organization, None, below)?,
+        _ => return None,
     };
-    let (kind, id, cluster) = target(Kind::Organization, None, below)?;
     kind.facts().event?;
     Some(Made {
         kind,
@@ -88,10 +87,31 @@ fn named(value: &str) -> Option<Made> {
 /// The clusters that the change in `query` concerns. `None` without one, or if the reports cannot be read.
 pub(super) async fn read(session: &Session, organization: &str, query: &FormFields) -> Option<Followed> {
     let made = named(query.get(DONE.0)?)?;
-    by_cluster(session, organization, &made).await.ok()
+    by_cluster(session, organization, &made).await.ok().map(Followed)
 }
 
-async fn by_cluster(session: &Session, id: &str, made: &Made) -> Result<Followed, Problem> {
+/// The message after a change of the account, which the clusters of the person's organizations follow. They are named
+/// if they are of few organizations.
+pub(super) async fn after_account(session: &Session, query: &FormFields) -> Markup {
+    let followed = of_account(session, query).await;
+    followed.map_or_else(|| done(query), |followed| followed.section())
+}
+
+async fn of_account(session: &Session, query: &FormFields) -> Option<Followed> {
+    let made = named(query.get(DONE.0)?)?;
+    let organizations = session.api.uncounted().get(Path::new(["organizations"])).await.ok()?;
+    let organizations = organizations.value.as_array()?;
+    if organizations.len() > MAX_NAMED {
+        return None;
+    }
+    let mut clusters = Vec::new();
+    for organization in organizations {
+        clusters.extend(by_cluster(session, text(organization, "id"), &made).await.ok()?);
+    }
+    Some(Followed(clusters))
+}
+
+async fn by_cluster(session: &Session, id: &str, made: &Made) -> Result<Vec<(Value, Progress)>, Problem> {
     let api = session.api.uncounted();
     let list = organization(id).below("clusters");
     let (clusters, reports): (Vec<Value>, Vec<Value>) = if let Some(cluster) = &made.cluster {
@@ -112,23 +132,20 @@ async fn by_cluster(session: &Session, id: &str, made: &Made) -> Result<Followed
         let progress = progress(report, &[made], session.now);
         (cluster, progress)
     });
-    Ok(Followed {
-        organization: id.to_owned(),
-        clusters: clusters.collect(),
-    })
+    Ok(clusters.collect())
 }
 
 impl Followed {
     /// The number of clusters that have followed, and the others with the reasons. The script reads it again soon while
     /// one may still follow.
     pub(super) fn section(&self) -> Markup {
-        let left = self.clusters.iter().filter_map(|(cluster, progress)| match progress {
+        let left = self.0.iter().filter_map(|(cluster, progress)| match progress {
             Progress::Followed => None,
             Progress::Behind(reason) => Some((cluster, reason.as_str(), true)),
             Progress::Refused(reason) => Some((cluster, reason.as_str(), false)),
         });
         let left: Vec<(&Value, &str, bool)> = left.collect();
-        let (all, may_follow) = (self.clusters.len(), left.iter().any(|(.., may_follow)| *may_follow));
+        let (all, may_follow) = (self.0.len(), left.iter().any(|(.., may_follow)| *may_follow));
         let content = html! {
             p.done role="status" data-soon[may_follow] {
                 "The change is made."
@@ -139,7 +156,7 @@ impl Followed {
                     @for (cluster, reason, _) in left.iter().take(MAX_NAMED) {
                         @let id = text(cluster, "id");
                         li {
-                            a href={ "/organizations/" (self.organization) "/clusters/" (id) } title=(id) {
+                            a href={ "/organizations/" (text(cluster, "organization_id")) "/clusters/" (id) } title=(id) {
                                 (text(cluster, "name"))
                             }
                             ": " (reason)
@@ -179,6 +196,8 @@ mod tests {
                 &["organizations", "o", "users", "u", "ssh_keys", "k"][..],
                 "7.ssh-keys.k.",
             ),
+            (&["account"], "7.users.new."),
+            (&["account", "ssh_keys", "k"], "7.ssh-keys.k."),
             (&["organizations", "o", "clusters", "c"][..], "7.clusters.c.c"),
             (&["organizations", "o", "clusters", "c", "labels"][..], "7.labels.new.c"),
         ] {
@@ -197,7 +216,7 @@ mod tests {
     #[test]
     fn a_change_that_no_cluster_follows_names_nothing() {
         for path in [
-            &["account"][..],
+            &["account", "tokens"][..],
             &["operators", "u"],
             &["organizations", "o"],
             &["organizations", "o", "locked"],
