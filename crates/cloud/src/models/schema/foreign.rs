@@ -31,7 +31,7 @@ texts! {
     /// An identifier, or the empty text if it is not known.
     SlugOrEmpty most 63: r"^([A-Za-z0-9][A-Za-z0-9_.\-]*)?$", "digital_ocean";
     /// A name, or the empty text if it is not known.
-    DisplayNameOrEmpty most 128: r"^([^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f-\u1160\u17b4-\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\uffff]([^\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f-\u1160\u17b4-\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\uffff]*[^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f-\u1160\u17b4-\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\uffff])?)?$", "ubuntu_18_04";
+    DisplayNameOrEmpty most 128: r"^([^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]([^\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff]*[^\s\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff])?)?$", "ubuntu_18_04";
     /// A version with a numbering of its own, or the empty text if it is not known.
     VersionTextOrEmpty most 63: r"^(v?[0-9][A-Za-z0-9.+\-~_]*)?$", "17.03.2-ce";
     /// A version by Semantic Versioning 2.0.0, or the empty text for no limit.
