@@ -226,4 +226,8 @@ async fn older_upgrades_are_on_another_page(world: World) {
     assert_eq!(shown, [20, 5]);
     has(&first, &["number 24"]);
     has(&second, &["number 00"]);
+    // The list of clusters has the last one alone.
+    let before = rows_read(&world).await;
+    has(&browser.page("~/clusters").await, &["/upgrades/"]);
+    assert!(rows_read(&world).await - before <= 3);
 }

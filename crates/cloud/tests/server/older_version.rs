@@ -76,7 +76,7 @@ async fn put_back(database: &mut AnyConnection, fixture: &Fixture) {
     let tokens = sqlx::query("DELETE FROM names WHERE kind = 'tokens'");
     assert!(tokens.execute(&mut *database).await.unwrap().rows_affected() > 0);
     let migrations = sqlx::query("DELETE FROM _sqlx_migrations WHERE version > 1");
-    assert_eq!(migrations.execute(&mut *database).await.unwrap().rows_affected(), 9);
+    assert_eq!(migrations.execute(&mut *database).await.unwrap().rows_affected(), 10);
 }
 
 async fn set(database: &mut AnyConnection, column: &str, kind: &str, id: &str, value: &Value) {

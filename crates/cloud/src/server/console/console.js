@@ -16,6 +16,8 @@
   const POLL = 30_000;
   // It is read sooner, so many times, while clusters follow a change (`data-soon`).
   const POLL_SOON = 5_000;
+  // A connection that went silent ends no reading by itself.
+  const READ_TIMEOUT = 30_000;
   let soon = 24;
 
   const clock = new Intl.DateTimeFormat(undefined, {
@@ -81,7 +83,7 @@
     isReading = true;
     isWanted = false;
     try {
-      const response = await fetch(location.href, { cache: "no-store" });
+      const response = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(READ_TIMEOUT) });
       // The session has ended, or what the page shows has gone.
       if (response.redirected || response.status === 403 || response.status === 404) {
         location.reload();

@@ -145,7 +145,9 @@ pub(super) async fn sign_in(app: &AppState, call: &Call) -> Result<Response, Err
     let (state, by) = (app.clone(), of_user(call, &user));
     let stored = app.store.write(by, async move |transaction| {
         // A new password and the end of all logins remove the grant.
-        remove_once(transaction, &grant).await?;
+        if !remove_once(transaction, &grant).await? {
+            return Err(begin_again().into());
+        }
         let user = transaction.existing(Kind::User, &grant.user).await?;
         refuse_password(&state, transaction, &user).await?;
         let codes = proven.store(transaction, &user).await?;

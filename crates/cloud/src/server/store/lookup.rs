@@ -12,7 +12,7 @@ use sqlx::any::AnyRow;
 use super::bulk::{CHUNK, listing, places, statement};
 use super::database::Store;
 use super::error::StoreError;
-use super::row::{Row, select};
+use super::row::{Row, present, select, select_all};
 use super::source::query;
 use crate::models::Kind;
 
@@ -161,11 +161,14 @@ impl Store {
         objects(&self.with_list(text, &[], clusters).await?)
     }
 
-    /// The upgrades of `clusters` that have not ended, in the order of their creation.
+    /// The last upgrade that has not ended of each of `clusters`.
     pub async fn open_upgrades_of(&self, clusters: &[&str]) -> Result<Vec<Row>, StoreError> {
-        let text = select!(
-            "kind = 'upgrades' AND parent_id IN ({}) AND status NOT LIKE '%\"clusterStatus\":\"Success\"%' \
-             AND status NOT LIKE '%\"clusterStatus\":\"Failed\"%' ORDER BY position"
+        let text = select_all!(
+            "kind = 'upgrades' AND parent_id IN ({}) AND position IN (SELECT MAX(position) FROM objects \
+             WHERE kind = 'upgrades' AND parent_id IN ({}) AND status NOT LIKE '%\"clusterStatus\":\"Success\"%' \
+             AND status NOT LIKE '%\"clusterStatus\":\"Failed\"%' AND ",
+            present!(),
+            " GROUP BY parent_id)"
         );
         objects(&self.with_list(text, &[], clusters).await?)
     }
@@ -177,9 +180,10 @@ impl Store {
         objects(&found)
     }
 
-    /// The plugins of `clusters` whose documents match `pattern`, in the order of their creation.
+    /// The plugins of `clusters` whose documents match `pattern`, in the order of their creation: the first 200.
     pub async fn plugins_of(&self, clusters: &[&str], pattern: &str) -> Result<Vec<Row>, StoreError> {
-        let text = select!("kind = 'plugins' AND parent_id IN ({}) AND lower(spec) LIKE $1 ORDER BY position");
+        let text =
+            select!("kind = 'plugins' AND parent_id IN ({}) AND lower(spec) LIKE $1 ORDER BY position LIMIT 200");
         objects(&self.with_list(text, &[pattern], clusters).await?)
     }
 

@@ -24,6 +24,7 @@ pub(super) static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
         "0008_tokens"
         "0009_removals"
         "0010_login_grants"
+        "0011_second_factor"
     };
     let migrations = files.into_iter().map(|(name, sql)| {
         let version = name.get(..4).and_then(|digits| digits.parse().ok());

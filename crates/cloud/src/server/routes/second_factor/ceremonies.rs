@@ -5,7 +5,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use webauthn_rs::prelude::{RegisterPublicKeyCredential, SecurityKey, SecurityKeyRegistration};
 
 use super::super::prelude::*;
-use super::begin_again;
 use crate::models::UniqueName;
 use crate::server::keys::codes::s256;
 use crate::server::store::{Author, GrantKind, GrantState, LoginGrant};
@@ -98,12 +97,13 @@ pub(super) async fn use_up(app: &AppState, by: Author, grant: LoginGrant) -> Res
     removed.await
 }
 
-/// Removes a grant, if it is still there and has not expired.
-pub(super) async fn remove_once(transaction: &mut Transaction, grant: &LoginGrant) -> Result<(), Error> {
+/// Removes a grant. Returns false if it is not there any more, or has expired.
+pub(super) async fn remove_once(transaction: &mut Transaction, grant: &LoginGrant) -> Result<bool, Error> {
     let now = transaction.now();
     let found = LoginGrant::with_digest(transaction, &grant.digest, now).await?;
-    if found.as_ref() != Some(grant) {
-        return Err(begin_again().into());
+    let is_there = found.as_ref() == Some(grant);
+    if is_there {
+        transaction.remove_login_grant(grant).await?;
     }
-    Ok(transaction.remove_login_grant(grant).await?)
+    Ok(is_there)
 }

@@ -147,7 +147,9 @@ pub(in crate::server::routes) async fn add(app: &AppState, call: &Call) -> Resul
     };
     write(app, call, async move |transaction| {
         check_recent(transaction, &caller).await?;
-        remove_once(transaction, &grant).await?;
+        if !remove_once(transaction, &grant).await? {
+            return Err(refused().into());
+        }
         let user = transaction.existing(Kind::User, &owner).await?;
         let (row, codes) = add_key(transaction, &user, &name, &key).await?;
         let mut item = key_shown(&row);
