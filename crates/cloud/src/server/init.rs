@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::Error;
 use super::keys::hash::Password;
 use super::keys::sealing::Sealer;
-use super::keys::signing::KeyRing;
+use super::keys::signing::{KeyRing, SigningError};
 use super::principal::OrgRole;
 use super::refusal::Refusal;
 use super::routes::organizations::new_organization;
@@ -41,7 +41,8 @@ pub struct InitSummary {
 /// # Errors
 /// If they cannot be written. Existing keys are never overwritten.
 pub fn make_keys(keys: &Path, sealing: &Path, clock: &SharedClock) -> Result<(), ServeError> {
-    if !keys.exists() {
+    // A process that was killed may have left an empty folder.
+    if !keys.exists() || matches!(KeyRing::load(keys), Err(SigningError::Empty { .. })) {
         KeyRing::create(keys, clock.now())?;
     }
     if !sealing.exists() {
@@ -140,4 +141,26 @@ async fn first(
         organization: super::digest::uuid(&organization.id),
         owner,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use tidewaiter_kit::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_made_in_the_empty_folder_of_a_killed_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let (keys, sealing) = (folder.path().join("keys"), folder.path().join("sealing"));
+        fs::create_dir(&keys).unwrap();
+        let clock: SharedClock = Arc::new(SystemClock);
+        for _ in 0..2 {
+            make_keys(&keys, &sealing, &clock).unwrap();
+            assert_eq!(fs::read_dir(&keys).unwrap().count(), 1);
+        }
+    }
 }

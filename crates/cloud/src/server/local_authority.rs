@@ -94,7 +94,8 @@ impl LocalAuthority {
             return Ok(());
         }
         create_folder(&self.folder)?;
-        let names: Vec<_> = OWN_NAMES.into_iter().map(str::to_owned).chain(hosts.to_vec()).collect();
+        let hosts = hosts.iter().map(|host| absolute(host));
+        let names: Vec<_> = OWN_NAMES.into_iter().chain(hosts).map(str::to_owned).collect();
         self.make(&names, now)
     }
 
@@ -125,7 +126,7 @@ impl LocalAuthority {
             return Ok(());
         }
         let mut names: Vec<_> = read(&self.names())?.lines().map(str::to_owned).collect();
-        if let Some(host) = host.map(|host| host.trim_matches(['[', ']']))
+        if let Some(host) = host.map(|host| absolute(host.trim_matches(['[', ']'])))
             && !names.iter().any(|name| name == host)
         {
             names.push(host.to_owned());
@@ -206,6 +207,11 @@ fn authority_params(now: Timestamp) -> CertificateParams {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
+}
+
+/// A name without the dot that may end it, which no certificate has.
+fn absolute(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
 }
 
 /// Permits these names and addresses alone, and the names below them.
@@ -336,7 +342,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let local = LocalAuthority::new(data.path());
         let now: Timestamp = "2026-07-01T12:00:00Z".parse().unwrap();
-        local.create(&["cloud.lan".to_owned()], now).unwrap();
+        local.create(&["cloud.lan.".to_owned()], now).unwrap();
         let files = || [local.authority(), local.names(), local.certificate()].map(|path| read(&path).unwrap());
         let before = files();
         for host in ["cloud.example.com", "[2001:db8::1]"] {
@@ -348,7 +354,7 @@ mod tests {
         }
         std::fs::remove_file(local.authority()).unwrap();
         assert!(local.exists());
-        local.renew(Some("cloud.example.com"), now).unwrap();
+        local.renew(Some("cloud.example.com."), now).unwrap();
         let path = local.certificate();
         let certificate = Certificate::load(&path, &path).unwrap();
         for host in ["cloud.example.com", "cloud.lan", "localhost"] {

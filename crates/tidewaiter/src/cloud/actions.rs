@@ -138,7 +138,7 @@ async fn tokens(command: &TokensCommand) -> Result<()> {
                 body["scope"] = scope.into();
             }
             let made = session.send(&request(Method::POST, path.clone(), body, None)).await?;
-            print_once(&session, path, &made).await
+            print_once(&session, path, &made, &printable_yaml(&made)?).await
         }
         TokensCommand::Revoke {
             token, confirmation, ..
@@ -165,11 +165,12 @@ async fn tokens(command: &TokensCommand) -> Result<()> {
     }
 }
 
-/// Prints a token or key of `list`, which the server shows only once. One that cannot be printed, also because nobody
-/// reads on, is withdrawn.
-async fn print_once(session: &Session, list: Path, made: &Value) -> Result<()> {
-    let printed = printable_yaml(made).and_then(|text| crate::write_stdout(&text));
-    let Err(error) = printed else { return Ok(()) };
+/// Prints `shown` of a token, key or invitation of `list`, which the server shows only once. One that cannot be printed,
+/// also because nobody reads on, is withdrawn.
+pub(super) async fn print_once(session: &Session, list: Path, made: &Value, shown: &str) -> Result<()> {
+    let Err(error) = crate::write_stdout(shown) else {
+        return Ok(());
+    };
     let id = text(made, "id");
     let withdrawn = session.send(&Request::new(Method::DELETE, list.below(id))).await;
     Err(error.context(match withdrawn {
@@ -240,7 +241,7 @@ async fn api_keys(command: &ApiKeysCommand) -> Result<()> {
         }
         ApiKeysCommand::Create(_) => {
             let made = session.send(&Request::new(Method::POST, path.clone())).await?;
-            print_once(&session, path, &made).await
+            print_once(&session, path, &made, &printable_yaml(&made)?).await
         }
         ApiKeysCommand::Delete { key, confirmation, .. } => {
             let keys = session.list(path.clone()).await?;

@@ -13,6 +13,7 @@ use tidewaiter_cloud::models::Kind;
 use tidewaiter_kit::{Clock as _, SystemClock};
 use url::Url;
 
+use super::actions::print_once;
 use super::apply::confirm;
 use super::contexts::{Contexts, Login};
 use super::output::{list, note, print};
@@ -38,10 +39,11 @@ pub(super) async fn invite(args: &InviteArgs) -> Result<()> {
     if let Some(end) = &args.expires_at {
         body["role_expires_at"] = end.clone();
     }
-    let invite = request(Method::POST, organization.below("invitations"), body, None);
-    let made = session.send(&invite).await?;
+    let list = organization.below("invitations");
+    let made = session.send(&request(Method::POST, list.clone(), body, None)).await?;
     // In quotes for a shell, of which some expand the question mark.
-    print(&format!("'{}'\n", printable(text(&made, "link"))))?;
+    let link = format!("'{}'\n", printable(text(&made, "link")));
+    print_once(&session, list, &made, &link).await?;
     note(&format!(
         "send it to {} alone: it works once, until {}, with tidewaiter cloud accept LINK",
         args.email,

@@ -194,11 +194,12 @@ async fn service_accounts_and_scopes(real: &Real) {
     assert_eq!(real.status(&token, &of("roles")).await, 401);
 }
 
-/// Nobody sees a token or key that is written to a full disk, or to a pipe without a reader.
+/// Nobody sees a token, key or link that is written to a full disk, or to a pipe without a reader.
 async fn what_cannot_be_printed_is_withdrawn(real: &Real) {
     for (create, list) in [
         ("tokens create unseen", "tokens list -o json"),
         ("api-keys create", "api-keys list -o json"),
+        ("invite unseen@example.com --role member", "invitations list -o json"),
     ] {
         let before = real.types(list).await;
         let words: Vec<&str> = ["cloud"].into_iter().chain(create.split(' ')).collect();

@@ -43,7 +43,7 @@ pub enum SigningError {
     File(#[from] SecretFileError),
     #[error("{} already contains signing keys: add one with tidewaiter cloud keys rotate", folder.display())]
     NotEmpty { folder: PathBuf },
-    #[error("{} contains no signing key (<time>-<kid>{SUFFIX})", folder.display())]
+    #[error("{} contains no signing key (<time>-<kid>{SUFFIX}): tidewaiter cloud keys rotate makes one", folder.display())]
     Empty { folder: PathBuf },
     #[error("{} {rule}", path.display())]
     Key { path: PathBuf, rule: &'static str },
