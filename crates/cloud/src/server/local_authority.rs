@@ -206,6 +206,8 @@ fn authority_params(now: Timestamp) -> CertificateParams {
         .push(DnType::CommonName, "Tidewaiter local authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    // Constraints of names do not bind certificates of clients and of e-mail.
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params
 }
 

@@ -526,9 +526,6 @@ async fn keys_change_with_a_recent_login(world: World) {
         add(&world, &olivia, &begun, added).await,
         world.delete(&olivia, &own).await,
         world.send(renew).await,
-        world
-            .delete(&olivia, &format!("~/users/{}/second-factor", world.owner))
-            .await,
         world.put(&olivia, "/v3/account/password", changed.clone()).await,
     ] {
         let refused = refused.is(403);
@@ -560,6 +557,24 @@ async fn an_organization_requires_a_second_factor(world: World) {
     let olivia = world.owner().await;
     let required = json!({"second_factor_required": true});
     world.patch(&olivia, "~", required.clone()).await.is(200);
+    // No program switches it off, and nobody goes around it for oneself.
+    let program = json!({"name": "program", "expires_in_seconds": 600});
+    let program = world
+        .post(&olivia, "/v3/account/tokens", program)
+        .await
+        .is(201)
+        .field("token");
+    let optional = json!({"second_factor_required": false});
+    world.patch(&program, "~", optional).await.is(403);
+    let own = format!(
+        "~/users/{}",
+        world.get(&olivia, "/v3/account").await.is(200).field("id")
+    );
+    for token in [&olivia, &program] {
+        let new = json!({"password": "another horse battery"});
+        world.put(token, &format!("{own}/password"), new).await.is(403);
+        world.delete(token, &format!("{own}/second-factor")).await.is(403);
+    }
     // A client that does not know the field keeps it.
     let kept = world.put(&olivia, "~", json!({"name": "Acme"})).await.is(200);
     assert_eq!(kept.json()["second_factor_required"], true);

@@ -158,6 +158,7 @@ pub(super) async fn change(app: &AppState, call: &Call) -> Result<Response, Erro
         bound_teams(transaction, &before.organization_id, &document, Some(&before)).await?;
         only_own_key(transaction, &resource.user, &document, Some(&before)).await?;
         check_sign_in(&state, transaction, &owner, &document, Some(&before)).await?;
+        super::identities::refuse_weaker_sign_in(transaction, &caller, &document, &before).await?;
         let references =
             resolve_references(transaction, kind, &before.parent_id, &before.organization_id, &document).await?;
         let (organization, credentials) = (&before.organization_id, document.credentials.as_ref());

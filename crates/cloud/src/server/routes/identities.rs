@@ -2,10 +2,12 @@
 
 use super::lists::all;
 use super::prelude::*;
-use super::second_factor::may_require;
+use super::second_factor::{may_require, requires_second_factor};
+use super::tokens::check_recent_login;
 use crate::models::{Document, OrganizationSpec, UniqueName};
 use crate::server::access::users::not_ended;
 use crate::server::oidc::Person;
+use crate::server::principal::Authenticated;
 
 /// The name of a person among all identities: nobody else has this subject at this issuer.
 pub(super) fn name(issuer: &str, subject: &str) -> UniqueName {
@@ -106,6 +108,25 @@ pub(super) async fn has_identity(
 /// provider.
 pub(super) fn disables_passwords(organization: &Row) -> bool {
     organization.spec.get("passwords_disabled") == Some(&Value::Bool(true))
+}
+
+/// Refuses to switch off what protects sign-ins without a recent login, which no program has.
+pub(super) async fn refuse_weaker_sign_in(
+    transaction: &mut Transaction,
+    caller: &Authenticated,
+    document: &Document,
+    before: &Row,
+) -> Result<(), Error> {
+    let Some(spec) = document.typed::<OrganizationSpec>() else {
+        return Ok(());
+    };
+    let is_weaker = disables_passwords(before) && !spec.passwords_disabled
+        || requires_second_factor(before) && !spec.second_factor_required;
+    if !is_weaker {
+        return Ok(());
+    }
+    let claims = caller.claims.as_ref().ok_or_else(Refusal::unauthenticated)?;
+    check_recent_login(transaction, claims.id, "changing how people sign in").await
 }
 
 /// Checks that the owner who switches passwords off can sign in without one, and that a second factor that is required

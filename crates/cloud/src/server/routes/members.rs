@@ -291,7 +291,13 @@ pub(super) async fn set_role(app: &AppState, call: &Call) -> Result<Response, Er
     .await
 }
 
+/// Sets the password of another user. One's own takes the old one, which a thief of a login does not have.
 pub(super) async fn set_password(app: &AppState, call: &Call) -> Result<Response, Error> {
+    if call.caller()?.principal.user() == Some(uuid(&call.key("user_id")?)) {
+        let message = "your own password takes the old one: PUT /v3/account/password, or tidewaiter cloud set-password \
+                       without a name";
+        return Err(Refusal::forbidden(message).into());
+    }
     let mut body = object(&call.body)?;
     let hash = hash_password(app, call, &mut body, "password").await?;
     let hash = hash.ok_or_else(|| Refusal::field("password", "is missing"))?;

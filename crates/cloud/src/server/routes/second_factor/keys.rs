@@ -203,6 +203,9 @@ pub(in crate::server::routes) async fn renew_codes(app: &AppState, call: &Call) 
 pub(in crate::server::routes) async fn reset(app: &AppState, call: &Call) -> Result<Response, Error> {
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let caller = call.caller()?.clone();
+    if caller.principal.user() == Some(uuid(&id)) {
+        return Err(Refusal::forbidden("remove your own security keys under My account").into());
+    }
     write(app, call, async move |transaction| {
         unlocked(transaction, &organization).await?;
         let membership = membership_id(&organization, &id);
