@@ -29,8 +29,13 @@ use crate::metrics::{Metrics, MetricsError};
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
 /// Libraries that log failures which we log too. kube's watcher logs some of those of lists and watches. The verifier
-/// of certificates logs each connection that it refuses, without the host.
-const LOGGED_TWICE: [(&str, &str); 2] = [("kube_runtime", "error"), ("rustls_platform_verifier", "off")];
+/// of certificates logs each connection that it refuses, without the host. That of security keys logs what the browser
+/// sent.
+const LOGGED_TWICE: [(&str, &str); 3] = [
+    ("kube_runtime", "error"),
+    ("rustls_platform_verifier", "off"),
+    ("webauthn_rs", "off"),
+];
 
 /// The number of lines that may wait for the reader of standard error: a megabyte, at the usual length.
 const MAX_QUEUED_LINES: usize = 4096;

@@ -234,10 +234,12 @@ async fn founded(args: &InitArgs, settings: &ServerSettings, database: &Url, pas
     ))
 }
 
-/// The line about the local authority, and the flag with which a login trusts it; both are empty if it is not used.
+/// The line about the certificate, if there is something to say, and the flag with which a login trusts it.
 fn local_authority(settings: &ServerSettings) -> Result<(String, String)> {
     if !settings.is_local() {
-        return Ok((String::new(), String::new()));
+        let none = "Certificate   none: the publicUrl is that of a proxy; without one, set acme, or tlsCertificate and tlsKey\n";
+        let line = if settings.has_other_certificate() { "" } else { none };
+        return Ok((line.to_owned(), String::new()));
     }
     let file = settings.local_authority().authority();
     let file = file.display().to_string();

@@ -144,8 +144,8 @@ impl Kind {
     #[must_use]
     pub const fn decides_who_may(self, deleted: bool) -> bool {
         match self {
-            Self::Membership | Self::Operator | Self::User | Self::ServiceAccount => true,
-            Self::Organization | Self::Token | Self::Cluster | Self::ApiKey => deleted,
+            Self::Membership | Self::Operator | Self::Organization | Self::User | Self::ServiceAccount => true,
+            Self::Token | Self::Cluster | Self::ApiKey => deleted,
             _ => false,
         }
     }

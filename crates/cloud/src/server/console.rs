@@ -43,6 +43,7 @@ mod rule;
 mod second_factor;
 mod service_accounts;
 mod session;
+mod settings;
 mod sign_in;
 mod teams;
 mod upgrades;
@@ -209,6 +210,7 @@ fn other_pages() -> Vec<(&'static str, MethodRouter<Console>)> {
             get(catalogue::show_version),
         ),
         ("/audit", get(audit::show)),
+        ("/settings", get(settings::show).post(settings::change)),
     ]
 }
 

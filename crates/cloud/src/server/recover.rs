@@ -28,7 +28,8 @@ const NAMED: usize = 10;
 #[derive(Debug)]
 pub struct RecoverOptions<'a> {
     pub email: &'a str,
-    /// The home of a new user. It gets the person as its owner if it has none.
+    /// The home of a new user, without which an unknown address is refused. It gets the person as its owner if it has
+    /// none.
     pub organization: Option<Uuid>,
     pub password: Password<'a>,
 }
@@ -73,14 +74,15 @@ async fn recovered(
             let home = user.organization_id.clone();
             (without_end(transaction, user).await?, home)
         }
-        (Some(user), named) => {
-            let organization = organization_of(transaction, named).await?;
+        (Some(user), Some(id)) => {
+            let organization = existing_organization(transaction, id).await?;
             (without_end(transaction, user).await?, organization)
         }
-        (None, named) => {
-            let home = organization_of(transaction, named).await?;
+        (None, Some(id)) => {
+            let home = existing_organization(transaction, id).await?;
             (new_user(transaction, email, &home).await?, home)
         }
+        (None, None) => return Err(unknown_user(transaction, email).await?.into()),
     };
     let is_owner = join_without_owner(transaction, &organization, &user, is_new).await?;
     if transaction.get(Kind::Operator, &user.id).await?.is_none() {
@@ -103,28 +105,27 @@ async fn recovered(
     })
 }
 
-/// The id of the named organization, or of the only one.
-async fn organization_of(transaction: &mut Transaction, named: Option<Uuid>) -> Result<String, Error> {
-    if let Some(id) = named {
-        let row = transaction.get(Kind::Organization, &id.to_string()).await?;
-        let missing = || Refusal::field("organization", format!("is {id}, and there is no such organization"));
-        return Ok(row.ok_or_else(missing)?.id);
+async fn existing_organization(transaction: &mut Transaction, id: Uuid) -> Result<String, Error> {
+    let row = transaction.get(Kind::Organization, &id.to_string()).await?;
+    let missing = || Refusal::field("organization", format!("is {id}, and there is no such organization"));
+    Ok(row.ok_or_else(missing)?.id)
+}
+
+/// The refusal of an address that no user has: a mistyped address makes no operator.
+async fn unknown_user(transaction: &mut Transaction, email: &str) -> Result<Refusal, Error> {
+    let organizations = transaction.children(Kind::Organization, "").await?;
+    if organizations.is_empty() {
+        return Ok(Refusal::conflict(
+            "the database has no organization: run tidewaiter cloud init",
+        ));
     }
-    let all = transaction.children(Kind::Organization, "").await?;
-    match &all[..] {
-        [only] => Ok(only.id.clone()),
-        [] => Err(Refusal::conflict("the database has no organization: run tidewaiter cloud init").into()),
-        several => {
-            let listed = several.iter().take(NAMED);
-            let listed = listed.map(|row| format!("{} ({})", row.id, row.text("name").unwrap_or_default()));
-            let listed: Vec<String> = listed.collect();
-            let message = format!(
-                "the user is new, and there are several organizations: choose the home with --organization ID: {}",
-                listed.join(", ")
-            );
-            Err(Refusal::conflict(message).into())
-        }
-    }
+    let listed = organizations.iter().take(NAMED);
+    let listed = listed.map(|row| format!("{} ({})", row.id, row.text("name").unwrap_or_default()));
+    let listed: Vec<String> = listed.collect();
+    Ok(Refusal::conflict(format!(
+        "there is no user {email}: correct the address, or create the user in the home that --organization ID names: {}",
+        listed.join(", ")
+    )))
 }
 
 async fn new_user(transaction: &mut Transaction, email: &str, home: &str) -> Result<Row, Error> {

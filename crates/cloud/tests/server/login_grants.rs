@@ -16,6 +16,7 @@ on_both!(
     a_code_is_for_the_one_that_asked_and_valid_once,
     nobody_grants_for_another_person,
     an_old_login_or_a_token_of_a_program_grants_nothing,
+    a_granted_login_is_no_newer_sign_in,
     a_person_types_a_code_and_decides,
     codes_are_not_guessed,
     what_was_granted_ends_with_the_logins,
@@ -225,6 +226,24 @@ async fn an_old_login_or_a_token_of_a_program_grants_nothing(world: World) {
         assert!(refused.body.contains(text), "{refused:?}");
     }
     world.put(&olivia, &operator, json!({})).await.is(200);
+}
+
+/// A stolen login that granted one after the other would stay a new one.
+async fn a_granted_login_is_no_newer_sign_in(world: World) {
+    let olivia = world.owner().await;
+    let granted = code(&Browser::of(&world, &olivia)).await;
+    let aged = "UPDATE objects SET created_at = '2020-01-01T00:00:00Z' WHERE kind = 'tokens'";
+    let mut database = AnyConnection::connect(world.database.as_str()).await.unwrap();
+    database.execute(aged).await.unwrap();
+    let token = exchange(&world, &granted, VERIFIER, REDIRECT)
+        .await
+        .is(200)
+        .field("token");
+    let refused = decide(&Browser::of(&world, &token), "approve").await.is(403);
+    assert!(
+        refused.body.contains("needs a login of the last 10 minutes"),
+        "{refused:?}"
+    );
 }
 
 async fn begin(world: &World) -> Value {

@@ -84,6 +84,14 @@ async fn the_last_operator_comes_back(mut world: World) {
 
 async fn a_person_who_was_unknown_is_recovered(mut world: World) {
     let olivia = world.owner().await;
+    // With a single organization, too, nobody who mistypes an address makes an operator.
+    world.stop().await;
+    let unclear = recovered(&world, "oliva@example.org", None)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(unclear.contains("there is no user oliva@example.org"), "{unclear}");
+    let mut world = served(&world).await;
     let other = world.another_organization(&olivia, "Other").await;
     world.stop().await;
     let unclear = recovered(&world, "rescue@example.org", None)

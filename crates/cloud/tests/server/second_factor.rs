@@ -491,11 +491,13 @@ async fn a_code_is_used_once_by_its_user(world: World) {
     );
 }
 
+/// The guesses of a thief of the password, from several addresses, count together: the right password proves none of
+/// them to be the owner's.
 async fn guesses_of_codes_are_limited(world: World) {
     let olivia = world.owner().await;
     register(&world, &olivia, &SecurityKey::new()).await;
-    for _ in 0..40 {
-        let mut browser = Browser::new(&world);
+    for guess in 0..40 {
+        let mut browser = Browser::at(&world, [127, 0, 0, 2 + guess % 8]);
         let page = password(&mut browser, "olivia@example.org").await;
         // The failures count for the password too.
         if page.status == 429 {
@@ -556,27 +558,41 @@ async fn keys_change_with_a_recent_login(world: World) {
 async fn an_organization_requires_a_second_factor(world: World) {
     let olivia = world.owner().await;
     let required = json!({"second_factor_required": true});
-    world.patch(&olivia, "~", required.clone()).await.is(200);
-    // No program switches it off, and nobody goes around it for oneself.
+    let (_, member) = world.user(&olivia, &world.organization, "Alice", "member").await;
+    let with_key = {
+        let login = world.log_in("alice@example.org", PASSWORD).await.is(200).field("token");
+        let codes = register(&world, &login, &SecurityKey::new()).await;
+        let mut browser = Browser::new(&world);
+        password(&mut browser, "alice@example.org").await.is(200);
+        second(&mut browser, "code", &codes[0]).await.is(303);
+        browser.token()
+    };
     let program = json!({"name": "program", "expires_in_seconds": 600});
     let program = world
         .post(&olivia, "/v3/account/tokens", program)
         .await
         .is(201)
         .field("token");
+    world.patch(&olivia, "~", required.clone()).await.is(200);
+    // Logins of a password alone end, also the one of the request; programs and logins of more stay.
+    for ended in [&olivia, &member] {
+        world.get(ended, "/v3/account").await.is(401);
+    }
+    for stays in [&program, &with_key] {
+        world.get(stays, "/v3/account").await.is(200);
+    }
+    // No program switches it off, and nobody goes around it for oneself.
     let optional = json!({"second_factor_required": false});
     world.patch(&program, "~", optional).await.is(403);
-    let own = format!(
-        "~/users/{}",
-        world.get(&olivia, "/v3/account").await.is(200).field("id")
-    );
-    for token in [&olivia, &program] {
+    let own = format!("~/users/{}", world.owner);
+    let goes_around = async |token: &str| {
         let new = json!({"password": "another horse battery"});
         world.put(token, &format!("{own}/password"), new).await.is(403);
         world.delete(token, &format!("{own}/second-factor")).await.is(403);
-    }
+    };
+    goes_around(&program).await;
     // A client that does not know the field keeps it.
-    let kept = world.put(&olivia, "~", json!({"name": "Acme"})).await.is(200);
+    let kept = world.put(&program, "~", json!({"name": "Acme"})).await.is(200);
     assert_eq!(kept.json()["second_factor_required"], true);
     let refused = world.log_in("olivia@example.org", PASSWORD).await.is(401);
     assert!(refused.body.contains("--device"), "{refused:?}");
@@ -604,7 +620,7 @@ async fn an_organization_requires_a_second_factor(world: World) {
     ];
     let shown = browser.send(Method::POST, STEP, &form).await.is(200);
     let codes = codes(&shown);
-    world.get(&browser.token(), "/v3/account").await.is(200);
+    goes_around(&browser.token()).await;
     let answer = SecurityKey::new().create(&options(&asked), Forged::Nothing).to_string();
     let form = [("credential", &*answer), ("name", "Red key"), ("return_to", "/account")];
     let refused = thief.send(Method::POST, STEP, &form).await;

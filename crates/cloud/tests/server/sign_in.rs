@@ -36,10 +36,16 @@ pub struct Browser<'a> {
 
 impl<'a> Browser<'a> {
     pub fn new(world: &'a World) -> Self {
-        let http = Client::builder().redirect(redirect::Policy::none()).build().unwrap();
+        Self::at(world, [127, 0, 0, 1])
+    }
+
+    /// A browser with this address.
+    pub fn at(world: &'a World, address: [u8; 4]) -> Self {
+        let http = Client::builder().redirect(redirect::Policy::none());
+        let http = http.local_address(Some(address.into()));
         Self {
             world,
-            http,
+            http: http.build().unwrap(),
             cookies: BTreeMap::new(),
         }
     }

@@ -187,12 +187,12 @@ pub(crate) struct RecoverArgs {
     #[command(flatten)]
     pub(crate) place: ServerPlace,
 
-    /// The e-mail address of the person; a user is created if nobody has it
+    /// The e-mail address of the person
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) email: Email,
 
-    /// The organization's id: the home of a new user, who becomes its owner if it has none [default: the user's, or the
-    /// only one]
+    /// The organization's id: the home of a user who is created because nobody has the address. The person becomes its
+    /// owner if it has none [default: the user's]
     #[arg(long, value_name = "ID")]
     pub(crate) organization: Option<OrganizationId>,
 

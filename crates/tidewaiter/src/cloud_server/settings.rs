@@ -186,7 +186,7 @@ impl ServerSettings {
     }
 
     /// Returns true if the certificate of the local authority is not needed: another one is set, or a proxy has it.
-    fn has_other_certificate(&self) -> bool {
+    pub(super) fn has_other_certificate(&self) -> bool {
         self.tls_certificate.is_some() || self.acme.is_some() || !self.trusted_proxies.is_empty()
     }
 

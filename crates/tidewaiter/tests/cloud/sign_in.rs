@@ -306,11 +306,18 @@ async fn an_operator_is_recovered_on_the_servers_machine() {
         "--email",
         "alice@example.com",
     ];
-    person
+    let founded = person
         .run_with(&init, &[("TIDEWAITER_CLOUD_PASSWORD", PASSWORD)])
         .await
         .well();
-    let out = person.run_with(&recover, &new).await.well();
+    // A mistyped address makes no operator.
+    let unknown = person.run_with(&recover, &new).await;
+    unknown.refused(1, &["there is no user rescue@example.com", "--organization"]);
+    let home = founded.split(['(', ')']).nth(1).unwrap();
+    let out = person
+        .run_with(&[&recover[..], &["--organization", home]].concat(), &new)
+        .await
+        .well();
     assert!(
         out.starts_with("rescue@example.com (a new user, ") && out.contains("is an operator."),
         "{out}"

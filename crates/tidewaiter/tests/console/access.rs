@@ -28,9 +28,11 @@ async fn admins_manage_access(on: On) {
             only_reads(browser, &scene).await;
             browser.enter(&admin).await;
             removes_a_person(browser, &scene).await;
+            changes_no_settings(browser, &scene).await;
             invites_a_person(browser, &scene).await;
             browser.enter(EMAIL).await;
             ends_all_logins(browser, &scene, &member).await;
+            changes_the_settings(browser, &scene).await;
         })
         .await;
 }
@@ -243,4 +245,33 @@ async fn ends_all_logins(browser: &Browser, scene: &Scene, member: &str) {
         .change("End all logins", "become invalid", "End all logins")
         .await;
     scene.server.get(&login, "/v3/account").await.is(401);
+}
+
+/// An admin is no owner.
+async fn changes_no_settings(browser: &Browser, scene: &Scene) {
+    let settings = scene.page("settings");
+    browser.open(&settings).await;
+    browser.shows_in("h1", "Not permitted").await;
+    assert_eq!(browser.post(&settings, json!({"name": "Mine"})).await, 403);
+}
+
+async fn changes_the_settings(browser: &Browser, scene: &Scene) {
+    browser.open(&scene.page("people")).await;
+    browser.follow("Settings").await;
+    browser.fill("name", "Acme Ltd").await;
+    browser
+        .change("Show the effect", "Acme Ltd", "Change the settings")
+        .await;
+    browser.shows_in("header", "Acme Ltd").await;
+    // The API's own reason.
+    browser
+        .run(
+            "document.querySelector('[name=passwords_disabled]').click()",
+            Vec::new(),
+        )
+        .await;
+    browser.press("Show the effect").await;
+    browser.shows("no → yes").await;
+    browser.press("Change the settings").await;
+    browser.shows_in("[role=alert]", "link a provider").await;
 }

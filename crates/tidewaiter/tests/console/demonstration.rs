@@ -207,6 +207,7 @@ async fn of_catalogue(scene: &Scene) -> Vec<(&'static str, String)> {
         ("plugin", "catalogue/metrics/prometheus".to_owned()),
         ("version", "catalogue/metrics/prometheus/1.0.0".to_owned()),
         ("audit", "audit".to_owned()),
+        ("settings", "settings".to_owned()),
     ]
     .map(|(name, path)| (name, scene.page(&path)))
     .into()

@@ -1,4 +1,4 @@
-//! Organizations that are locked against changes.
+//! Organizations that are locked against changes, and those that require a second factor.
 
 use serde_json::Value;
 
@@ -16,6 +16,11 @@ pub(crate) async fn unlocked(source: &mut dyn Source, organization: &str) -> Res
         );
     }
     Ok(row)
+}
+
+/// Returns true if the users whose home is `organization` need more than a password.
+pub(crate) fn requires_second_factor(organization: &Row) -> bool {
+    organization.spec.get("second_factor_required") == Some(&Value::Bool(true))
 }
 
 /// Returns true if the organization is locked against changes.

@@ -23,7 +23,9 @@ use uuid::Uuid;
 use crate::models::values::{EndTime, ServiceAccountId};
 use crate::models::{InvalidField, Kind, TokenScope, Unknown, parse};
 use crate::server::Error;
+use crate::server::access::organizations::requires_second_factor;
 use crate::server::access::users::{end_of, not_ended, role_of};
+use crate::server::auth::signed_in::SignedIn;
 use crate::server::digest::{head, uuid};
 use crate::server::keys::hash::{ApiKey, KEY_PREFIX};
 use crate::server::keys::token::Tokens;
@@ -37,12 +39,11 @@ const IDENTITIES: u64 = 20_000;
 /// The field of a token's document with its scope.
 pub(crate) const SCOPE: &str = "scope";
 
-/// The id of the user, service account or API key for which a token was issued, and the next end of a membership of the
-/// user.
+/// The home of the owner of a token, or the API key of a cluster's, and the next end of a membership of a user.
 type Issued = (Uuid, Option<EndTime>);
 
-/// The end of the access of a user or a service account, and the next end of a membership of the user.
-type Ends = [Option<EndTime>; 2];
+/// The home of a user or a service account, the end of its access, and the next end of a membership of the user.
+type Ends = (Uuid, [Option<EndTime>; 2]);
 
 /// A user or a service account, and the scope of its token.
 type Live = (Row, Option<Arc<TokenScope>>);
@@ -248,20 +249,18 @@ impl Authenticator {
             }
             _ => None,
         };
-        let Some((principal, [end, until])) = found else {
+        let Some((principal, (home, [end, until]))) = found else {
             return Ok(None);
         };
         if let Some(end) = end {
             claims.expires_at = claims.expires_at.min(end.get());
         }
-        let id = match &principal {
-            Principal::User { id, .. } | Principal::ServiceAccount { id, .. } | Principal::Cluster { id, .. } => *id,
-        };
-        Ok(Some((principal, (id, until))))
+        Ok(Some((principal, (home, until))))
     }
 
     /// A user with the roles in all organizations, the end of the user's access, and the first end of a role; `None` if
-    /// there is no such user, or the scope of `token` is unreadable.
+    /// there is no such user, the scope of `token` is unreadable, or it is a login of a password alone and the home
+    /// requires a second factor.
     ///
     /// # Errors
     /// 401 with the end if the access has ended: only the user has a token that proves so much.
@@ -270,6 +269,13 @@ impl Authenticator {
         let Some((row, scope)) = self.live(Kind::User, &id, token).await? else {
             return Ok(None);
         };
+        let signed_in = token.and_then(SignedIn::of);
+        if signed_in.is_some_and(|signed_in| !signed_in.has_second_factor) {
+            let home = self.store.get(Kind::Organization, &row.organization_id).await?;
+            if home.as_ref().is_some_and(requires_second_factor) {
+                return Ok(None);
+            }
+        }
         let now = self.clock.now();
         let has_ended = |end: Option<EndTime>| end.is_some_and(|end| end.has_passed(now));
         let mut memberships = self.store.using(Kind::Membership, Kind::User, &id).await?;
@@ -284,7 +290,7 @@ impl Authenticator {
             operator,
             scope,
         };
-        Ok(Some((principal, [end_of(&row), until])))
+        Ok(Some((principal, (uuid(&row.organization_id), [end_of(&row), until]))))
     }
 
     /// A service account, and the end of its access; `None` as for a user.
@@ -312,7 +318,7 @@ impl Authenticator {
             role,
             scope,
         };
-        Ok(Some((principal, [end_of(&row), None])))
+        Ok(Some((principal, (uuid(&row.organization_id), [end_of(&row), None]))))
     }
 
     /// The user or service account `id`, and the scope of its `token`; `None` if there is none of this id, or the scope

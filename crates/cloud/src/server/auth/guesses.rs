@@ -96,12 +96,12 @@ impl Attempt<'_> {
         }
     }
 
-    /// The password was right.
+    /// The owner has logged in.
     pub(crate) async fn succeeded(self) {
         self.guesses.proven.insert((self.account, self.client), ()).await;
     }
 
-    /// The password was wrong.
+    /// The password, or what it needs beside it, was wrong.
     pub(crate) async fn failed(self) {
         let Guesses { failures, blocked, .. } = self.guesses;
         if u64::try_from(failures.len()).unwrap_or(u64::MAX) > KEYS {

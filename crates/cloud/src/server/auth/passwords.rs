@@ -50,22 +50,21 @@ pub(crate) async fn hash_for(
     app.limits.hashed(&*app.clock, share, hash).await
 }
 
-/// Returns true if `password` is the one of the hash `stored`; one without a hash takes as long.
-pub(crate) async fn verify(
+/// Returns the attempt if `password` is the one of the hash `stored`; one without a hash takes as long. The attempt
+/// has succeeded when nothing else is needed beside the password.
+pub(crate) async fn verify<'a>(
     app: &AppState,
     password: String,
     stored: Option<String>,
     organization: &str,
-    attempt: Attempt<'_>,
-) -> Result<bool, Error> {
+    attempt: Attempt<'a>,
+) -> Result<Option<Attempt<'a>>, Error> {
     let password = Zeroizing::new(password);
     let share = (attempt.share(), organization.to_owned(), attempt.proven);
     let check = move || verify_password(&password, stored.as_deref()).map_err(Error::internal);
-    let is_right = app.limits.hashed(&*app.clock, share, check).await?;
-    if is_right {
-        attempt.succeeded().await;
-    } else {
-        attempt.failed().await;
+    if app.limits.hashed(&*app.clock, share, check).await? {
+        return Ok(Some(attempt));
     }
-    Ok(is_right)
+    attempt.failed().await;
+    Ok(None)
 }

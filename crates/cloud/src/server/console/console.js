@@ -70,6 +70,8 @@
   let isReading = false;
   let timer = null;
   let lastRead = -MIN_INTERVAL;
+  // The time of the page, or of the last reading that succeeded.
+  let readAt = Date.now();
 
   function schedule() {
     isWanted = true;
@@ -82,6 +84,7 @@
     if (isReading || document.hidden || isBusy()) return;
     isReading = true;
     isWanted = false;
+    let isStale = true;
     try {
       const response = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(READ_TIMEOUT) });
       // The session has ended, or what the page shows has gone.
@@ -89,10 +92,15 @@
         location.reload();
         return;
       }
-      if (response.ok) replace(new DOMParser().parseFromString(await response.text(), "text/html"));
+      if (response.ok) {
+        replace(new DOMParser().parseFromString(await response.text(), "text/html"));
+        readAt = Date.now();
+      }
+      isStale = !response.ok;
     } catch {
       // The next change or the next poll tries again.
     } finally {
+      document.getElementById("stale").textContent = isStale ? `Not updated since ${clock.format(readAt)}.` : "";
       isReading = false;
       lastRead = performance.now();
       if (isWanted) schedule();

@@ -52,6 +52,7 @@ impl Page<'_> {
                     @if let Some((id, _)) = self.organization { (sections(id, self.title)) }
                     main id="content" tabindex="-1" {
                         h1 { (self.title) }
+                        p #stale role="status" {}
                         (content)
                     }
                 }

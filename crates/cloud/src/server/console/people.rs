@@ -55,6 +55,7 @@ async fn everybody(visit: &Visit) -> Result<Markup, Problem> {
             p {
                 a href=(visit.page_path("people/new")) { "Create a person" }
                 " · " a href=(visit.page_path("service-accounts")) { "Service accounts" }
+                @if visit.may(OrgRole::Owner) { " · " a href=(visit.page_path("settings")) { "Settings" } }
             }
         }
         form.filter method="get" {

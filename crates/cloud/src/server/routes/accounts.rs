@@ -152,10 +152,11 @@ pub(super) async fn change_password(app: &AppState, call: &Call) -> Result<Respo
     let attempt = app.guesses.attempt(&id, call.client)?;
     let stored = app.store.get(Kind::Password, &id).await?.map(|row| row.secret.0);
     let home = call.caller()?.principal.organization().to_string();
-    if !verify(app, old, stored, &home, attempt).await? {
+    let Some(attempt) = verify(app, old, stored, &home, attempt).await? else {
         failed_login(app, call, Kind::User, Some(&own_row(app, call).await?));
         return Err(Refusal::field("old_password", "is not your current password").into());
-    }
+    };
+    attempt.succeeded().await;
     let caller = call.caller()?.claims.clone().ok_or_else(Refusal::unauthenticated)?;
     write(app, call, async move |transaction| {
         let kept = Some(caller.id);

@@ -2,9 +2,10 @@
 
 use super::lists::all;
 use super::prelude::*;
-use super::second_factor::{may_require, requires_second_factor};
+use super::second_factor::may_require;
 use super::tokens::check_recent_login;
 use crate::models::{Document, OrganizationSpec, UniqueName};
+use crate::server::access::organizations::requires_second_factor;
 use crate::server::access::users::not_ended;
 use crate::server::oidc::Person;
 use crate::server::principal::Authenticated;

@@ -10,13 +10,11 @@ use crate::models::values::{ClusterId, UserId};
 use crate::models::{Login, Unknown, parse};
 use crate::server::access::users::not_ended;
 use crate::server::auth::passwords::verify;
+use crate::server::auth::signed_in::{LOGIN, SignedIn};
 use crate::server::http::call::refuse_others;
 use crate::server::keys::hash::ApiKey;
 use crate::server::keys::token::{Claims, TokenUse};
 use crate::server::store::Author;
-
-/// The field of the document of a login, which a token for a program lacks. No response contains it.
-pub(super) const LOGIN: &str = "login";
 
 pub(super) async fn log_in(app: &AppState, call: &Call) -> Result<Response, Error> {
     match call.word("method") {
@@ -46,11 +44,11 @@ async fn with_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     let stored = password.as_ref().map(|row| row.secret.0.clone());
     let organization = user.as_ref().map_or("", |user| &user.organization_id);
     let given = login.password.expose().to_owned();
-    if !verify(app, given, stored, organization, attempt).await? {
+    let Some(attempt) = verify(app, given, stored, organization, attempt).await? else {
         failed_login(app, call, Kind::User, user.as_ref());
         let message = "the e-mail address or the password is wrong";
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, message).into());
-    }
+    };
     let password = password.ok_or_else(Refusal::not_found)?;
     if let Some(begun) = second_factor::begin(app, call, &password).await? {
         return Ok(begun);
@@ -58,7 +56,9 @@ async fn with_password(app: &AppState, call: &Call) -> Result<Response, Error> {
     let token_use = TokenUse::User(UserId(crate::server::digest::uuid(&password.id)));
     let claims = Claims::new(token_use, app.clock.now(), app.parts.lives.login);
     let actor = format!("user:{}", password.id);
-    logged_in(app, call, actor, claims, password, Kind::User).await
+    let response = logged_in(app, call, actor, claims, password, Kind::User).await?;
+    attempt.succeeded().await;
+    Ok(response)
 }
 
 /// Responds with a token, which belongs to the object of kind `below` with the id of `proof`. The credentials must be
@@ -86,7 +86,7 @@ async fn logged_in(
         if parent.kind == Kind::User {
             refuse_password(&state, transaction, &parent).await?;
             second_factor::refuse_password_alone(transaction, &parent).await?;
-            add_login(transaction, &new, &parent, LOGIN).await?;
+            add_login(transaction, &new, &parent, (LOGIN, SignedIn::with_password())).await?;
             return Ok(None);
         }
         if let Some((expires_at, id)) = transaction.live_tokens(&parent.id).await?.last
@@ -144,16 +144,22 @@ async fn with_key(app: &AppState, call: &Call) -> Result<Response, Error> {
     logged_in(app, call, principal.actor(), claims, row, Kind::ApiKey).await
 }
 
-/// Adds the row of a login of `user`, whose access must not have ended.
+/// Adds the row of a login of `user`, whose access must not have ended, with its name and what it comes of.
 pub(super) async fn add_login(
     transaction: &mut Transaction,
     claims: &Claims,
     user: &Row,
-    name: &str,
+    (name, signed_in): (&str, SignedIn),
 ) -> Result<(), Error> {
     not_ended(user, transaction.now())?;
     transaction.make_room_for_login(&user.id).await?;
-    add_token(transaction, claims, user, json!({ "name": name, LOGIN: true })).await?;
+    add_token(
+        transaction,
+        claims,
+        user,
+        json!({ "name": name, LOGIN: signed_in.to_value() }),
+    )
+    .await?;
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 //! with PKCE, RFC 7636), and to one that shows a code for the person to type (RFC 8628).
 //!
 //! Invariants: a code is used once, whether or not its use succeeds; what a person grants ends with the login that
-//! granted it; only a person who has just signed in grants anything, so that a stolen login does not become a new one.
+//! granted it; only a person who has just signed in grants anything, and what is granted is no newer sign-in: a stolen
+//! login does not become a new one.
 
 use super::login::add_login;
 use super::observed::failed_login;
@@ -10,6 +11,7 @@ use super::prelude::*;
 use super::tokens::check_recent_login;
 use crate::models::values::{DisplayName, UserId};
 use crate::server::auth::loopback::loopback;
+use crate::server::auth::signed_in::SignedIn;
 use crate::server::http::call::refuse_others;
 use crate::server::keys::codes::{normalized, random_code, s256, user_code};
 use crate::server::keys::token::{Claims, TokenUse};
@@ -245,13 +247,14 @@ async fn redeem(app: &AppState, call: &Call, grant: LoginGrant, is_of_asker: boo
             return Ok(false);
         }
         transaction.remove_login_grant(&grant).await?;
-        let is_granted = transaction.get(Kind::Token, &grant.token).await?.is_some();
+        let granting = transaction.get(Kind::Token, &grant.token).await?;
+        let signed_in = granting.as_ref().and_then(SignedIn::of);
         let user = transaction.get(Kind::User, &grant.user).await?;
-        let Some(user) = user.filter(|_| is_of_asker && is_granted) else {
+        let (Some(user), Some(signed_in), true) = (user, signed_in, is_of_asker) else {
             return Ok(false);
         };
         let name = format!("{} login of {}", grant.kind.word(), grant.client);
-        add_login(transaction, &claims, &user, &name).await?;
+        add_login(transaction, &claims, &user, (&name, signed_in)).await?;
         Ok(true)
     });
     if !used.await? {

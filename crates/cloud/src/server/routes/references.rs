@@ -6,9 +6,9 @@ use jiff::Timestamp;
 
 use super::identities::disables_passwords;
 use super::prelude::*;
-use super::second_factor::requires_second_factor;
 use crate::models::values::EndTime;
 use crate::models::{Document, MAX_TEAMS, TeamSpec, stored};
+use crate::server::access::organizations::requires_second_factor;
 use crate::server::store::membership_id;
 
 /// The open object of a plugin.

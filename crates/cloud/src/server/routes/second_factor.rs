@@ -1,8 +1,9 @@
 //! The second factor of users with a password: security keys (WebAuthn), and recovery codes in their place.
 //!
 //! Invariants: a password alone gives such a user no token; between the password and the key there is a grant for five
-//! minutes, whose secret is in a cookie of the browser, and which only a page of the console redeems; the first attempt
-//! uses up the grant and its challenge, right or wrong; keys and codes change only with a recent login.
+//! minutes, whose secret is in a cookie of the browser, and which only a page of the console redeems; the first key or
+//! code that is checked uses up the grant and its challenge, right or wrong; keys and codes change only with a recent
+//! login; where the home requires a second factor, a login of a password alone is no login.
 
 mod ceremonies;
 mod keys;
@@ -15,12 +16,14 @@ use self::ceremonies::{
 pub(crate) use self::keys::remove_second_factor;
 pub(super) use self::keys::{add, begin_key, delete, list, renew_codes, reset};
 use self::keys::{add_key, take_name};
-use super::login::{LOGIN, add_login, refuse_password};
+use super::login::{add_login, refuse_password};
 use super::login_grants::take;
 use super::observed::failed_login;
 use super::prelude::*;
 use super::tokens::check_recent_login;
 use crate::models::values::{DisplayName, UserId};
+use crate::server::access::organizations::requires_second_factor;
+use crate::server::auth::signed_in::{LOGIN, SignedIn};
 use crate::server::http::call::refuse_others;
 use crate::server::keys::codes::{letters, random_code, s256};
 use crate::server::keys::token::{Claims, TokenUse};
@@ -29,11 +32,6 @@ use crate::server::store::{GrantKind, LoginGrant};
 /// The fields of a stored key: the time of its last signature, and its counter then.
 const LAST_USED: &str = "last_used_at";
 const COUNTER: &str = "counter";
-
-/// Returns true if the users whose home is `organization` need more than a password.
-pub(super) fn requires_second_factor(organization: &Row) -> bool {
-    organization.spec.get("second_factor_required") == Some(&Value::Bool(true))
-}
 
 /// Checks that users can register security keys.
 pub(super) fn may_require(app: &AppState) -> Result<(), Refusal> {
@@ -151,7 +149,7 @@ pub(super) async fn sign_in(app: &AppState, call: &Call) -> Result<Response, Err
         let user = transaction.existing(Kind::User, &grant.user).await?;
         refuse_password(&state, transaction, &user).await?;
         let codes = proven.store(transaction, &user).await?;
-        add_login(transaction, &claims, &user, LOGIN).await?;
+        add_login(transaction, &claims, &user, (LOGIN, SignedIn::with_more())).await?;
         Ok(codes)
     });
     let mut answer = json!({ "token": token });

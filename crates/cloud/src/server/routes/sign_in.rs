@@ -14,12 +14,13 @@ use url::Url;
 
 use self::people::{check_member, follow_groups, provision};
 use super::identities::{add, of_person};
-use super::login::{LOGIN, add_login};
+use super::login::add_login;
 use super::prelude::*;
 use super::tokens::{check_recent_login, refuse_old_login};
 use crate::models::values::UserId;
 use crate::server::access::organizations::unlocked;
 use crate::server::access::users::not_ended;
+use crate::server::auth::signed_in::{LOGIN, SignedIn};
 use crate::server::keys::token::{Claims, TokenUse};
 use crate::server::oidc::{Callback, LIFE, Person, ProviderSettings};
 use crate::server::store::{Author, Origin};
@@ -169,7 +170,7 @@ async fn sign_in(app: &AppState, settings: ProviderSettings, person: Person, ori
         };
         check_member(transaction, &settings, &id).await?;
         follow_groups(transaction, &settings, &person, &id).await?;
-        add_login(transaction, &claims, &user, LOGIN).await
+        add_login(transaction, &claims, &user, (LOGIN, SignedIn::with_more())).await
     });
     written.await?;
     Ok(token)

@@ -4,12 +4,13 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::lists::all;
-use super::login::{LOGIN, add_token};
+use super::login::add_token;
 use super::prelude::*;
 use crate::models::values::{DisplayName, ServiceAccountId, UserId};
 use crate::models::{TokenScope, Unknown, parse};
 use crate::server::access::organizations::unlocked;
 use crate::server::auth::authenticator::SCOPE;
+use crate::server::auth::signed_in::{LOGIN, SignedIn};
 use crate::server::http::call::refuse_others;
 use crate::server::keys::token::{Claims, TokenUse};
 
@@ -152,20 +153,17 @@ async fn check_outlives(transaction: &mut Transaction, caller: &Claims, expires_
     })
 }
 
-/// Checks that the caller's token `id` was not revoked and is a login of the last minutes, which `action` needs.
+/// Checks that the caller's token `id` was not revoked and comes of a sign-in of the last minutes, which `action` needs.
 /// Otherwise a login that was stolen for a moment would be access for a year.
 pub(super) async fn check_recent_login(transaction: &mut Transaction, id: Uuid, action: &str) -> Result<(), Error> {
     let token = transaction.get(Kind::Token, &id.to_string()).await?;
     Ok(refuse_old_login(token.as_ref(), transaction.now(), action)?)
 }
 
-/// Refuses `action` unless `token` is a login of the last minutes.
+/// Refuses `action` unless `token` comes of a sign-in of the last minutes.
 pub(super) fn refuse_old_login(token: Option<&Row>, now: Timestamp, action: &str) -> Result<(), Refusal> {
-    let is_recent = |row: &Row| {
-        let made: Option<Timestamp> = row.created_at.parse().ok();
-        row.spec.contains_key(LOGIN) && made.is_some_and(|made| now.duration_since(made) <= RECENT)
-    };
-    if token.is_some_and(is_recent) {
+    let signed_in = token.and_then(SignedIn::of);
+    if signed_in.is_some_and(|signed_in| signed_in.is_since(now - RECENT)) {
         return Ok(());
     }
     let message = format!(

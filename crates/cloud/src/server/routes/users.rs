@@ -5,12 +5,12 @@
 
 use std::collections::HashSet;
 
-use super::login::LOGIN;
 use super::prelude::*;
 use super::references::{refuse_past, resolve_references};
 use crate::models::{Document, SshKeySpec, stored};
 use crate::server::access::operators::keep_one;
 use crate::server::access::users::{never_ends, not_the_last_owner, only_owners_make_owners, role_of};
+use crate::server::auth::signed_in::LOGIN;
 use crate::server::store::{SecretColumn, membership_id};
 
 /// The field of a membership with its end.

@@ -7,10 +7,10 @@ use super::super::login_grants::take;
 use super::super::prelude::*;
 use super::super::tokens::check_recent_login;
 use super::ceremonies::{begin_registration, new_grant, references, registered, remove_once, use_up};
-use super::{COUNTER, check_recent, requires_second_factor};
+use super::{COUNTER, check_recent};
 use crate::models::values::DisplayName;
-use crate::server::access::organizations::unlocked;
-use crate::server::access::users::may_act_for;
+use crate::server::access::organizations::{requires_second_factor, unlocked};
+use crate::server::access::users::{may_act_for, may_end};
 use crate::server::http::call::refuse_others;
 use crate::server::keys::codes::{letters, random_code, recovery_code, s256};
 use crate::server::store::{GrantKind, LoginGrant, SecretColumn, membership_id};
@@ -199,7 +199,8 @@ pub(in crate::server::routes) async fn renew_codes(app: &AppState, call: &Call) 
     .await
 }
 
-/// Removes the second factor of a user whose home is the organization, who may then sign in with the password.
+/// Removes the second factor of a user whose home is the organization, who may then sign in with the password. Of a
+/// member of several organizations, an operator alone does.
 pub(in crate::server::routes) async fn reset(app: &AppState, call: &Call) -> Result<Response, Error> {
     let (organization, id) = (call.key("organization_id")?, call.key("user_id")?);
     let caller = call.caller()?.clone();
@@ -212,7 +213,12 @@ pub(in crate::server::routes) async fn reset(app: &AppState, call: &Call) -> Res
         transaction.existing(Kind::Membership, &membership).await?;
         let claims = caller.claims.as_ref().ok_or_else(Refusal::unauthenticated)?;
         check_recent_login(transaction, claims.id, "resetting a second factor").await?;
-        let user = may_act_for(transaction, &caller.principal, &organization, &id).await?;
+        let user = match caller.principal {
+            Principal::User { operator: true, .. } => {
+                may_end(transaction, &caller.principal, &organization, &id).await?
+            }
+            _ => may_act_for(transaction, &caller.principal, &organization, &id).await?,
+        };
         remove_second_factor(transaction, &user.id).await?;
         Ok(Reply::nothing())
     })
